@@ -202,7 +202,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "listener",
     ),
     "rust/router/src/http": (
-        "mod unstalled",
+        "mod unread unstalled",
         "error server",
         "layers",
         "body convert fallback models",

@@ -12,10 +12,10 @@ use crate::score::calibration::Calibration;
 use crate::score::candidate::Candidate;
 use crate::score::evidence::{Context, Evidence, Seen};
 use crate::score::head::{self, HeadScored};
-use crate::score::head_place::Place;
 use crate::score::mixer::Mixer;
 use crate::score::scorer::{Scored, Scorer};
 use crate::sources::all::{AllSources, PREDICTION};
+use crate::sources::head_place::Place;
 use crate::sources::prediction::{Cursor, Prediction};
 
 /// Paths less likely than this are not worth the heap's work at any price.

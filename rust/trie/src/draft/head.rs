@@ -3,10 +3,10 @@
 use crate::TokenId;
 use crate::score::calibration::Calibration;
 use crate::score::head_gains::HeadGains;
-use crate::score::head_place::{Came, Place};
 use crate::score::head_prior::HeadCounts;
 use crate::score::weights::LearnedWeights;
 use crate::sources::asked::{Asked, HeadAnswer};
+use crate::sources::head_place::{Came, Place};
 
 /// What a request has of a drafter of the runner's.
 #[derive(Debug, Default)]

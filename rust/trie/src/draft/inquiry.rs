@@ -4,9 +4,9 @@ use spectrie_types::Source;
 
 use crate::draft::drafter::Drafter;
 use crate::draft::tree_builder::ROOT;
-use crate::score::head_place::Place;
 use crate::sources::all::{DRAFT_MODEL, HEAD};
 use crate::sources::asked::HeadAnswer;
+use crate::sources::head_place::Place;
 use crate::sources::recycled::answer::Answer;
 use crate::{HeadCounts, TokenId};
 

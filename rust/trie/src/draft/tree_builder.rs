@@ -1,9 +1,9 @@
 //! The builder of a draft tree.
 
 use crate::score::candidate::Candidate;
-use crate::score::head_place::Came;
 use crate::score::scorer::Scorer;
 use crate::sources::all::{AllSources, REQUEST};
+use crate::sources::head_place::Came;
 use crate::sources::hints::{Hint, Hints, Inherited, RUNNER_UP_STEPS};
 use crate::sources::prediction::{Cursor, Prediction};
 use crate::sources::recycled::answer::Answer;

@@ -11,11 +11,11 @@ use crate::score::head_inputs::{
     AGREES, ALONE, ASKED_ABOUT, GIVEN, HeadInputs, LEVEL, LIKELY, NUM_INPUTS, ONE, SILENT,
     UNLIKELY, UNLIKELY_SILENT,
 };
-use crate::score::head_place::Place;
 use crate::score::inputs::{logistic, logit};
 use crate::score::mixer::Mixer;
 use crate::score::scorer::share_one;
 use crate::sources::asked::HeadAnswer;
+use crate::sources::head_place::Place;
 
 /// What was expected of a node that it answered.
 #[derive(Debug)]

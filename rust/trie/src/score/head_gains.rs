@@ -6,8 +6,9 @@
 //! places at once, at each level, and in each place, each of which starts from the one before. It learns that from
 //! what answers promise, which says more than a hit or a miss, and beside it how far promises are kept.
 
-use crate::score::head_place::{Came, Place};
-use crate::score::head_prior::{HeadPrior, NUM_KINDS, NUM_LEVELS, NUM_PRICES};
+use crate::score::head_cell::Cell;
+use crate::score::head_prior::HeadPrior;
+use crate::sources::head_place::{Came, NUM_LEVELS, Place, Places};
 
 /// Share of the old evidence kept at each new one of the same place, and at one of any place.
 const KEEP: f32 = 0.9;
@@ -29,39 +30,6 @@ const MOST_KEPT: f32 = 3.0;
 /// Most that a drafter may be better than the one that the shares were fitted to.
 const MOST_BETTER: f32 = 3.0;
 
-/// Most that a namespace's evidence weighs in a new request.
-const MOST_INHERITED: f32 = 3.0;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Cell {
-    /// Surplus beyond that which others expected.
-    pub(super) added: f32,
-    /// What others left, or what of that is usually added.
-    pub(super) left: f32,
-}
-
-impl Cell {
-    /// Adds evidence; what is learned never falls below nothing, so that a drafter that was wrong for long shows soon
-    /// when it is right.
-    fn note(&mut self, keep: f32, added: f32, left: f32, least: f32) {
-        self.added = (keep * self.added + added).max(least);
-        self.left = keep * self.left + left;
-    }
-
-    /// What was found, starting from `prior` of that weight.
-    pub(super) fn ratio(self, prior: f32, weight: f32) -> f32 {
-        (self.added + prior * weight) / (self.left + weight)
-    }
-
-    fn scaled(self) -> Self {
-        let scale = (MOST_INHERITED / self.left.max(MOST_INHERITED)).min(1.0);
-        Self {
-            added: self.added * scale,
-            left: self.left * scale,
-        }
-    }
-}
-
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeadGains {
@@ -70,7 +38,7 @@ pub(crate) struct HeadGains {
     /// Of surplus that is usually added, all that was promised, and that at each level.
     of_all: Cell,
     of_levels: [Cell; NUM_LEVELS],
-    cells: [[[Cell; NUM_PRICES]; NUM_KINDS]; NUM_LEVELS],
+    cells: Places<Cell>,
 }
 
 impl HeadGains {

@@ -4,9 +4,9 @@
 use std::sync::LazyLock;
 
 use crate::TrieError;
-use crate::score::head_gains::Cell;
+use crate::score::head_cell::Cell;
 use crate::score::head_inputs::{HEAD_SETS, HeadInputs, NUM_INPUTS};
-use crate::score::head_place::{Came, Place};
+use crate::sources::head_place::{Came, NUM_KINDS, NUM_LEVELS, NUM_PRICES, Place, Places};
 
 /// Weights set by hand, and shares that `python -m bench.draft.tuning.fit --head --keep-weights` fitted to recorded
 /// answers, on text that no bench reports. Without `--keep-weights` it fits weights too; what it gave accepts 5 % more of
@@ -14,15 +14,8 @@ use crate::score::head_place::{Came, Place};
 /// are not drafted, so nothing is learned of them.
 const SHIPPED: &[u8] = include_bytes!("head_prior.bin");
 
-/// Levels that are told apart, and kinds of nodes by what others expect there.
-pub(crate) const NUM_LEVELS: usize = 4;
-pub(crate) const NUM_KINDS: usize = 3;
-
-/// Kinds of nodes by the price of a row.
-pub(crate) const NUM_PRICES: usize = 3;
-
 /// The share of what others leave that is added, by level, by what others expect and by the price of a row.
-pub(crate) type Shares = [[[f32; NUM_PRICES]; NUM_KINDS]; NUM_LEVELS];
+pub(crate) type Shares = Places<f32>;
 
 const NUM_NUMBERS: usize = HEAD_SETS * NUM_INPUTS + NUM_LEVELS * NUM_KINDS * NUM_PRICES;
 
@@ -93,7 +86,7 @@ impl HeadPrior {
 /// All that was counted of what a drafter added, from which its prior is fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HeadCounts {
-    cells: [[[Cell; NUM_PRICES]; NUM_KINDS]; NUM_LEVELS],
+    cells: Places<Cell>,
 }
 
 impl HeadCounts {

@@ -5,9 +5,10 @@ pub(crate) mod candidate;
 pub(crate) mod evidence;
 pub(crate) mod features;
 pub(crate) mod head;
+mod head_cell;
 pub(crate) mod head_gains;
 mod head_inputs;
-pub(crate) mod head_place;
+
 pub(crate) mod head_prior;
 pub(crate) mod inputs;
 pub(crate) mod mixer;

@@ -1,7 +1,7 @@
 //! What a drafter of the runner's answered in this step, by the path that it was asked after.
 
 use crate::TokenId;
-use crate::score::head_place::Place;
+use crate::sources::head_place::Place;
 use crate::sources::recycled::answer::Answer;
 
 /// What was answered after one path.

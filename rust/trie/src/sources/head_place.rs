@@ -1,6 +1,14 @@
 //! Where a drafter of the runner's was asked, and what came of it.
 
-use crate::score::head_prior::{NUM_KINDS, NUM_LEVELS, NUM_PRICES};
+/// Levels that are told apart, and kinds of nodes by what others expect there.
+pub(crate) const NUM_LEVELS: usize = 4;
+pub(crate) const NUM_KINDS: usize = 3;
+
+/// Kinds of nodes by the price of a row.
+pub(crate) const NUM_PRICES: usize = 3;
+
+/// One of each for every level, kind and price.
+pub(crate) type Places<T> = [[[T; NUM_PRICES]; NUM_KINDS]; NUM_LEVELS];
 
 /// What others expect at most at a node of each kind but the last.
 const BEFORE: [f32; NUM_KINDS - 1] = [0.3, 0.7];
@@ -45,25 +53,22 @@ impl Place {
     }
 
     /// The surplus that children drafted without an answer are expected to give.
-    pub(super) fn surplus(self) -> f32 {
+    pub(crate) fn surplus(self) -> f32 {
         self.surplus
     }
 
     /// What it has in tables: of its level, its kind and its price.
-    pub(super) fn of<T: Copy>(self, table: &[[[T; NUM_PRICES]; NUM_KINDS]; NUM_LEVELS]) -> T {
+    pub(crate) fn of<T: Copy>(self, table: &Places<T>) -> T {
         table[self.level][self.kind][self.price_kind]
     }
 
     /// The same, to change it.
-    pub(super) fn of_mut<T>(
-        self,
-        table: &mut [[[T; NUM_PRICES]; NUM_KINDS]; NUM_LEVELS],
-    ) -> &mut T {
+    pub(crate) fn of_mut<T>(self, table: &mut Places<T>) -> &mut T {
         &mut table[self.level][self.kind][self.price_kind]
     }
 
     /// Levels count from 0 here.
-    pub(super) fn level(self) -> usize {
+    pub(crate) fn level(self) -> usize {
         self.level
     }
 }
@@ -81,12 +86,12 @@ pub(crate) struct Came {
 
 impl Came {
     /// Hits above what their rows cost.
-    pub(super) fn surplus(self, price: f32) -> f32 {
+    pub(crate) fn surplus(self, price: f32) -> f32 {
         f32::from(u8::from(self.is_hit)) - price * self.rows as f32
     }
 
     /// The same, as it was promised.
-    pub(super) fn promised(self, price: f32) -> f32 {
+    pub(crate) fn promised(self, price: f32) -> f32 {
         self.promised - price * self.rows as f32
     }
 }
