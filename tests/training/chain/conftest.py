@@ -24,8 +24,8 @@ _PROMPT_TOKENS = 32
 _ANSWER_TOKENS = 64
 _LEARNED_TEXTS = 480
 _JUDGED_TEXTS = 24
-_EPOCHS = {"dflash": 6}
-"""Passes over the data; others take three. Masks have more to learn."""
+_EPOCHS = {"dflash": 6, "dflash2": 2}
+"""Passes over the data; others take three. Masks have more to learn, but where a selector reads the token before."""
 _RATE = 0.004
 
 

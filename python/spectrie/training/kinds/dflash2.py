@@ -36,29 +36,29 @@ class _Convolution(nn.Module):
 
     def __init__(self, hidden: int, group: int) -> None:
         super().__init__()
-        self._group = group
         base = torch.zeros(2, _TAPS, hidden)
         base[:, 0] = 1.0
         self.base_kernel = nn.Parameter(base)
         self.kernel_projection = linear(hidden, 2 * _TAPS * (hidden // group))
         nn.init.zeros_(self.kernel_projection.weight)
 
-    def kernels(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Weights before and behind the half, by what goes into it: each [N, block, taps, hidden]."""
-        made = self.kernel_projection(inputs).unflatten(-1, (2, _TAPS, -1))
-        before, behind = (self.base_kernel + made.repeat_interleave(self._group, -1)).unbind(2)
-        return before, behind
+    def added(self, inputs: torch.Tensor) -> torch.Tensor:
+        """What the rows that go into the half add to their weights: [N, block, 2, taps, groups]."""
+        made: torch.Tensor = self.kernel_projection(inputs)
+        return made.view(*made.shape[:2], 2, _TAPS, -1)
 
-
-def _convolved(rows: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Each row of a block from itself and those before it: [N, block, hidden] by [N, block, taps, hidden]."""
-    block, before = rows.shape[1], kernels.shape[2] - 1
-    padded = functional.pad(rows, (0, 0, before, 0))
-    parts = [
-        kernels[:, :, tap] * padded[:, before - tap : before - tap + block]
-        for tap in range(before + 1)
-    ]
-    return torch.stack(parts).sum(0)
+    def through(self, side: int, rows: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
+        """Each row of a block from itself and those before it, [N, block, hidden], by the weights before the half
+        (0) or behind it (1)."""
+        block = rows.shape[1]
+        by_group = (*rows.shape[:2], added.shape[-1], -1)
+        padded = functional.pad(rows, (0, 0, _TAPS - 1, 0))
+        found = torch.zeros_like(rows)
+        for tap in range(_TAPS):
+            taken = padded[:, _TAPS - 1 - tap : _TAPS - 1 - tap + block]
+            grouped = taken.reshape(by_group) * added[:, :, side, tap, :, None]
+            found = found + self.base_kernel[side, tap] * taken + grouped.flatten(-2)
+        return found
 
 
 class _ConvolvedLayer(BlockLayer):
@@ -75,8 +75,10 @@ class _ConvolvedLayer(BlockLayer):
     def entered(
         self, half: str, inputs: torch.Tensor
     ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
-        before, behind = self._convolution(half).kernels(inputs)
-        return _convolved(inputs, before), lambda rows: _convolved(rows, behind)
+        convolution = self._convolution(half)
+        added = convolution.added(inputs)
+        entered = convolution.through(0, inputs, added)
+        return entered, lambda rows: convolution.through(1, rows, added)
 
     def tensors(self, prefix: str) -> dict[str, torch.Tensor]:
         found = super().tensors(prefix)
