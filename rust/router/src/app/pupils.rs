@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use spectrie_proto::worker_v1::Learn;
 
-use crate::fleet::{ModelKey, Pupils};
+use crate::fleet::{Gone, ModelKey, Pupils};
 use crate::generation::Generation;
 use crate::workers::Broadcast;
 
@@ -31,5 +31,9 @@ impl Pupils for All {
             self.generation.forget(namespace);
         }
         Pupils::forget(&*self.broadcast, model, namespace, generation)
+    }
+
+    fn end_stream(&self, tenant: Option<&str>, id: &str, why: Gone) {
+        self.generation.end_stream(tenant, id, why);
     }
 }

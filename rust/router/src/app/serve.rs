@@ -124,10 +124,15 @@ fn build(
     };
     let metrics = Arc::new(metrics);
     let state_dir = config.workers.state_dir.as_deref();
-    let (fleet, texts) = Fleet::new(&config.fleet, state_dir, metrics.clone())?;
+    let (fleet, texts) = Fleet::new(&config.fleet, &config.limits, state_dir, metrics.clone())?;
     let wait = Duration::from_secs_f64(config.workers.wait_s);
     let registry = Arc::new(Registry::new(wait, &config.limits));
-    let generation = Generation::new(registry.clone(), metrics.clone(), config.clone());
+    let generation = Generation::new(
+        registry.clone(),
+        metrics.clone(),
+        config.clone(),
+        fleet.clone(),
+    );
     let broadcast = Arc::new(Broadcast::new(registry.clone(), corpus_list, fleet.clone()));
     let context = SessionContext {
         registry,

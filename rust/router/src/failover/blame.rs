@@ -78,6 +78,26 @@ impl Blame {
         };
     }
 
+    /// It as numbers, for whoever goes on elsewhere.
+    pub(crate) fn to_numbers(&self) -> [u32; 4] {
+        let flags = u32::from(self.has_progress) | u32::from(self.is_alone) << 1;
+        [self.accusations, self.faults, self.refusals, flags]
+    }
+
+    /// What [`Self::to_numbers`] gave; none of other numbers.
+    pub(crate) fn from_numbers(numbers: &[u32]) -> Option<Self> {
+        let &[accusations, faults, refusals, flags @ 0..=3] = numbers else {
+            return None;
+        };
+        Some(Self {
+            accusations: accusations.min(MAX_ACCUSATIONS),
+            faults: faults.min(MAX_FAULTS),
+            refusals: refusals.min(MAX_REFUSALS),
+            has_progress: flags & 1 != 0,
+            is_alone: flags & 2 != 0,
+        })
+    }
+
     /// Whether it is, or is to be, alone on a worker.
     pub(crate) fn is_alone(&self) -> bool {
         self.is_alone

@@ -1,6 +1,6 @@
 //! A stream as its client is checked against it, whether it runs or was cut.
 
-use super::record::Record;
+use super::record::{Record, RecordedChoice};
 use super::resume_token::ResumeToken;
 
 /// A stream that its client can go on with, from outside.
@@ -35,8 +35,17 @@ impl Outline {
 
 impl From<&Record> for Outline {
     fn from(record: &Record) -> Self {
-        let choices = record.choices.iter();
-        let ends = choices.clone().map(|choice| choice.end.is_some());
+        let ends = record.choices.iter().map(|choice| choice.end.is_some());
+        let most = record.request.max_tokens;
+        let num_tokens = |choice: &RecordedChoice| {
+            let num_tokens = choice.emitted.len() as u32;
+            let is_behind = choice.end.is_none() && choice.mark > num_tokens;
+            if is_behind {
+                choice.mark.min(most)
+            } else {
+                num_tokens
+            }
+        };
         Self {
             token: record.token.clone(),
             has_form: record.form.is_some(),
@@ -45,7 +54,7 @@ impl From<&Record> for Outline {
             model_digest: record.model_digest.clone(),
             priority: record.request.priority,
             share: record.request.share().to_owned(),
-            num_tokens: choices.map(|choice| choice.emitted.len() as u32).collect(),
+            num_tokens: record.choices.iter().map(num_tokens).collect(),
             has_ended: ends.collect(),
         }
     }

@@ -39,6 +39,8 @@ pub(crate) struct Need {
     pub(crate) context: u32,
     /// Numeric fingerprint under which its tokens were computed: such a worker is preferred.
     pub(crate) fingerprint: Option<String>,
+    /// Whether no other worker may take it: its client has tokens that are computed again.
+    pub(crate) is_bound: bool,
     /// Id of a worker that refused it or failed it: any other is preferred.
     pub(crate) avoid: Option<String>,
     /// Whether that worker failed it: then even one that is ejected is preferred, which may be well
@@ -61,7 +63,10 @@ pub(crate) fn choose(
         } else {
             cleared != Some(candidate.id)
         };
-        candidate.max_context >= need.context && candidate.is_open() && is_free
+        let fingerprint = need.fingerprint.as_deref().filter(|_| need.is_bound);
+        let computes_so = fingerprint.is_none_or(|wanted| wanted == candidate.fingerprint);
+        let fits = candidate.max_context >= need.context && computes_so;
+        fits && candidate.is_open() && is_free
     };
     let rank = |candidate: &Candidate<'_>| {
         let is_other = |wanted: &str| wanted != candidate.fingerprint;

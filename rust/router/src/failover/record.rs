@@ -37,6 +37,8 @@ pub(crate) struct Record {
     pub(crate) deadline_ms: i64,
     /// What an API wrote down to form its answer again; none of gRPC's.
     pub(crate) form: Option<String>,
+    /// As whose the fleet knows it, if it does.
+    pub(crate) holder: Option<String>,
     /// By index.
     pub(crate) choices: Vec<RecordedChoice>,
 }
@@ -61,6 +63,8 @@ pub(crate) struct RecordedChoice {
     pub(crate) stats: RequestStats,
     /// What is held against it since its last token.
     pub(crate) blame: Blame,
+    /// Position that its client may have, where it went on elsewhere: tokens up to it may be missing here.
+    pub(crate) mark: u32,
     /// Its end, if it has ended.
     pub(crate) end: Option<v1::Finished>,
 }
@@ -92,6 +96,7 @@ impl Record {
             request.prompt_cache_key.as_ref(),
             request.tenant.as_ref(),
             self.form.as_ref(),
+            self.holder.as_ref(),
         ];
         let optional = options.into_iter().flatten().map(String::capacity);
         // The tables that it is found by repeat its names.
@@ -111,7 +116,7 @@ impl Record {
 }
 
 impl RecordedChoice {
-    fn num_bytes(&self) -> usize {
+    pub(crate) fn num_bytes(&self) -> usize {
         let fingerprint = self.fingerprint.as_ref().map_or(0, String::capacity);
         size_of::<Self>()
             + 4 * self.emitted.capacity()

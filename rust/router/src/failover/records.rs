@@ -87,10 +87,16 @@ impl Records {
 
     /// Keeps a record, in the place of one of the same name.
     pub(crate) fn keep(&mut self, record: Record, now: Instant) {
+        let taken = self.taken(record, now);
+        self.put_back(taken, now);
+    }
+
+    /// A record that comes from elsewhere, as if it had been kept here until now.
+    pub(crate) fn taken(&mut self, record: Record, now: Instant) -> Taken {
         let age = self.next_age;
         self.next_age += 1;
         let until = now + self.window;
-        self.put_back(Taken { record, age, until }, now);
+        Taken { record, age, until }
     }
 
     /// Keeps what was taken out for as long as it was to be kept.

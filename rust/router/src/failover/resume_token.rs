@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use rand::TryRngCore as _;
 use rand::rngs::OsRng;
+use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 const NUM_BYTES: usize = 16;
@@ -41,6 +42,16 @@ impl ResumeToken {
             let _ = write!(text, "{byte:02x}");
         }
         text
+    }
+
+    /// What it is written down as.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.0).into()
+    }
+
+    /// The same as hexadecimal digits.
+    pub(crate) fn hex_digest(&self) -> String {
+        format!("{:x}", Sha256::digest(self.0))
     }
 
     /// Whether both are the same, in a time that does not depend on where they differ.

@@ -76,13 +76,7 @@ impl Entry {
             token_ids,
             is_forgotten: self.said == Said::Forgotten,
         };
-        let body = body.encode_to_vec();
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + body.len());
-        bytes.extend(MARK);
-        bytes.push(VERSION);
-        bytes.extend(checksum(&body));
-        bytes.extend(body);
-        bytes
+        seal(*MARK, &body.encode_to_vec())
     }
 
     /// Reads what was found in the stream of `model`.
@@ -90,17 +84,10 @@ impl Entry {
     /// # Errors
     /// Bytes that no router of this version wrote for that stream.
     pub(super) fn decode(bytes: &[u8], model: &ModelKey) -> Result<Self, Unreadable> {
-        let rest = bytes.strip_prefix(MARK).ok_or(Unreadable::Damaged)?;
-        let (version, rest) = rest.split_first().ok_or(Unreadable::Damaged)?;
-        if *version != VERSION {
-            return Err(Unreadable::Version);
-        }
-        let (sum, body) = rest
-            .split_at_checked(CHECKSUM_BYTES)
-            .ok_or(Unreadable::Damaged)?;
-        if bytes.len() > MAX_BYTES || sum != checksum(body) {
+        if bytes.len() > MAX_BYTES {
             return Err(Unreadable::Damaged);
         }
+        let body = open(*MARK, bytes)?;
         let body = Body::decode(body).map_err(|_| Unreadable::Damaged)?;
         let origin = body.origin.try_into().map_err(|_| Unreadable::Damaged)?;
         let is_named = (1..=MAX_NAMESPACE_BYTES).contains(&body.namespace.len());
@@ -126,6 +113,36 @@ pub(super) fn cut(mut token_ids: Vec<u32>) -> Vec<u32> {
     let surplus = token_ids.len().saturating_sub(MAX_TOKENS);
     token_ids.drain(..surplus);
     token_ids
+}
+
+/// The bytes of a message: `mark`, version, checksum, `body`.
+pub(super) fn seal(mark: [u8; 4], body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + body.len());
+    bytes.extend(mark);
+    bytes.push(VERSION);
+    bytes.extend(checksum(body));
+    bytes.extend(body);
+    bytes
+}
+
+/// The body of what [`seal`] gave.
+///
+/// # Errors
+/// Anything else.
+pub(super) fn open(mark: [u8; 4], bytes: &[u8]) -> Result<&[u8], Unreadable> {
+    let rest = bytes.strip_prefix(&mark).ok_or(Unreadable::Damaged)?;
+    let (version, rest) = rest.split_first().ok_or(Unreadable::Damaged)?;
+    if *version != VERSION {
+        return Err(Unreadable::Version);
+    }
+    let (sum, body) = rest
+        .split_at_checked(CHECKSUM_BYTES)
+        .ok_or(Unreadable::Damaged)?;
+    if sum == checksum(body) {
+        Ok(body)
+    } else {
+        Err(Unreadable::Damaged)
+    }
 }
 
 fn checksum(body: &[u8]) -> [u8; CHECKSUM_BYTES] {

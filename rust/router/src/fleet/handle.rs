@@ -13,9 +13,10 @@ use super::address::Address;
 use super::entry::{MAX_NAMESPACE_BYTES, cut};
 use super::generations::Generations;
 use super::keys::ModelKey;
-use super::slices::Slices;
+use super::limits::Slices;
+use super::streams::{Entry, Streams};
 use super::wire::{StreamId, Wire};
-use crate::config::FleetConfig;
+use crate::config::{FleetConfig, LimitsConfig};
 use crate::error::RouterError;
 use crate::metrics::Metrics;
 use crate::sync::{lock, unix_time};
@@ -32,6 +33,8 @@ pub(super) struct Queued {
     pub(super) namespace: String,
     pub(super) generation: u64,
     pub(super) token_ids: Vec<u32>,
+    /// The stream that it was learned from, if that is shared.
+    pub(super) stream: Option<Arc<Entry>>,
 }
 
 /// A model whose stream is read.
@@ -71,6 +74,8 @@ pub(super) struct Shared {
     pub(super) has_followed: Notify,
     /// Rings when there is something to forget, or to say of it.
     pub(super) has_forgotten: Notify,
+    /// Streams that others may take over.
+    pub(super) streams: Streams,
     pub(super) slices: Mutex<Slices>,
     /// Rings when more of a limit is to be drawn.
     pub(super) has_spent: Notify,
@@ -94,6 +99,7 @@ impl Fleet {
     /// [`RouterError::Config`]: an address that cannot be read.
     pub(crate) fn new(
         config: &FleetConfig,
+        limits: &LimitsConfig,
         state_dir: Option<&Path>,
         metrics: Arc<Metrics>,
     ) -> Result<(Self, Texts), RouterError> {
@@ -114,6 +120,7 @@ impl Fleet {
             link: watch::Sender::new(Link::Starting),
             has_followed: Notify::new(),
             has_forgotten: Notify::new(),
+            streams: Streams::new(limits),
             slices: Mutex::default(),
             has_spent: Notify::new(),
             tended: watch::Sender::new(0),
@@ -121,8 +128,8 @@ impl Fleet {
         Ok((Self(Some(Arc::new(shared))), Texts(queued)))
     }
 
-    /// Shares what a worker of this router learned.
-    pub(crate) fn publish(&self, model: &ModelKey, learn: Learn) {
+    /// Shares what a worker of this router learned, from a choice that it knows by `wire_id`.
+    pub(crate) fn publish(&self, model: &ModelKey, learn: Learn, wire_id: &str) {
         let Some(shared) = &self.0 else { return };
         if shared.is_private(&learn.namespace) || learn.token_ids.is_empty() {
             return;
@@ -139,7 +146,12 @@ impl Fleet {
             namespace: learn.namespace,
             generation,
             token_ids: cut(learn.token_ids),
+            stream: shared.streams.of_choice(wire_id),
         };
+        if queued.stream.is_none() && shared.streams.pulse.is_doubtful() {
+            // It may be a stream's that goes on, and is learned, at another router.
+            return shared.metrics.fleet.dropped("lease", 1);
+        }
         if shared.texts.try_send(queued).is_err() {
             shared.metrics.fleet.dropped("queue", 1);
         }

@@ -53,6 +53,28 @@ impl From<&str> for ModelKey {
     }
 }
 
+/// A router's life, as keys and owners name it.
+pub(super) fn life_of(origin: u128) -> String {
+    format!("{origin:032x}")
+}
+
+/// What the key that says that a router lives has before its life.
+pub(super) fn lives() -> String {
+    format!("{PREFIX}:router:")
+}
+
+/// What the list of streams that others want of a router has before its life.
+pub(super) fn wants() -> String {
+    format!("{PREFIX}:wanted:")
+}
+
+/// The record of a stream, by its request's name between router and worker.
+pub(super) fn stream(wire_name: &str) -> String {
+    let mut name = format!("{:x}", Sha256::digest(wire_name));
+    name.truncate(32);
+    format!("{PREFIX}:stream:{name}")
+}
+
 /// The latest generations of what is read of a hash, however much is there.
 #[derive(Debug, Default)]
 pub(super) struct Latest {

@@ -1,4 +1,4 @@
-//! What routers share through Redis: learned text, what was forgotten, and limits of API keys. `DESIGN.md` beside this
+//! What routers share through Redis: learned text, what was forgotten, limits of API keys and records of streams. `DESIGN.md` beside this
 //! file says how it is kept there.
 //!
 //! No request waits for any of it. Without `--redis` a router is alone, and nothing here runs.
@@ -14,13 +14,14 @@ mod limits;
 mod pupils;
 mod run;
 mod share;
-mod slices;
+mod streams;
 mod tend;
 mod wire;
 
 pub(crate) use handle::Fleet;
 pub(crate) use keys::ModelKey;
-pub(crate) use pupils::Pupils;
+pub(crate) use limits::{Account, Counted, Verdict};
+pub(crate) use pupils::{Gone, Pupils};
 pub(crate) use run::run;
-pub(crate) use slices::{Account, Counted, Verdict};
+pub(crate) use streams::{Sharing, TakenOver, Taking};
 pub(crate) use wire::StreamId as Place;

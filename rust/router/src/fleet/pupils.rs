@@ -5,6 +5,15 @@ use spectrie_proto::worker_v1::Learn;
 
 use super::keys::ModelKey;
 
+/// Why a stream is to end here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// Its client asks another router for it.
+    Wanted,
+    /// It goes on at another router.
+    Lost,
+}
+
 /// Those who are taught, and who forget.
 pub(crate) trait Pupils: Send + Sync + 'static {
     /// Passes text on to all workers of a model; the number that lag, and did not get it.
@@ -18,4 +27,9 @@ pub(crate) trait Pupils: Send + Sync + 'static {
         namespace: &'a str,
         generation: u64,
     ) -> BoxFuture<'a, bool>;
+
+    /// Ends a tenant's stream, if it runs; does nothing where no streams are.
+    fn end_stream(&self, tenant: Option<&str>, id: &str, why: Gone) {
+        let _ = (tenant, id, why);
+    }
 }

@@ -10,6 +10,7 @@ use super::handle::{Fleet, Link, Shared, Texts};
 use super::limits::draw;
 use super::pupils::Pupils;
 use super::share::share;
+use super::streams::{beat, end_life, tend as tend_streams, verify};
 use super::tend::tend;
 use super::wire::{Trouble, Wire};
 
@@ -24,9 +25,15 @@ pub(crate) async fn run(
     closing: CancellationToken,
 ) {
     let Some(shared) = fleet.0 else { return };
-    closing
-        .run_until_cancelled(keep(&shared, &mut texts, &*pupils))
-        .await;
+    tokio::select! {
+        () = keep(&shared, &mut texts, &*pupils) => {}
+        () = beat(&shared) => {}
+        () = closing.cancelled() => {}
+    }
+    let link = shared.link.borrow().clone();
+    if let Link::Up(wire) = link {
+        end_life(&shared, wire).await;
+    }
 }
 
 async fn keep(shared: &Arc<Shared>, texts: &mut Texts, pupils: &dyn Pupils) {
@@ -63,7 +70,12 @@ async fn serve(
     commands: Wire,
     reader: Wire,
 ) -> Trouble {
+    // What others took meanwhile is neither taught nor written.
+    if let Err(trouble) = verify(shared, pupils, &commands).await {
+        return trouble;
+    }
     tokio::select! {
+        trouble = tend_streams(shared, pupils, commands.clone()) => trouble,
         trouble = share(shared, texts, commands.clone()) => trouble,
         trouble = draw(shared, commands.clone()) => trouble,
         trouble = tend(shared, pupils, commands.clone()) => trouble,
@@ -80,6 +92,8 @@ impl Shared {
 
     fn down(&self, trouble: &Trouble) {
         let before = self.link.send_replace(Link::Down);
+        // It cannot be known which streams are others' now: all go on.
+        self.streams.pulse.is_sure();
         self.metrics.fleet.set_connected(false);
         if !matches!(before, Link::Down) {
             tracing::warn!(redis = %self.address, reason = %trouble,

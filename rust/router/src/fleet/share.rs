@@ -22,6 +22,12 @@ pub(super) async fn share(shared: &Arc<Shared>, texts: &mut Texts, mut wire: Wir
             // The queue lives as long as the router.
             return std::future::pending().await;
         }
+        shared.streams.pulse.assured().await;
+        batch.retain(|text| {
+            let is_lost = text.stream.as_ref().is_some_and(|stream| stream.is_lost());
+            shared.metrics.fleet.dropped("lease", u64::from(is_lost));
+            !is_lost
+        });
         let models: BTreeSet<_> = batch.iter().map(|text| text.model.clone()).collect();
         let written = batch
             .drain(..)

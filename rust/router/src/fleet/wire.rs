@@ -121,7 +121,7 @@ impl Wire {
         Err(error.into())
     }
 
-    async fn repair(&mut self, key: &str, kind: &str) -> Result<(), Trouble> {
+    pub(super) async fn repair(&mut self, key: &str, kind: &str) -> Result<(), Trouble> {
         let found = cmd("TYPE")
             .arg(key)
             .query_async::<Value>(&mut self.0)
@@ -138,7 +138,7 @@ impl Wire {
         Ok(())
     }
 
-    async fn remove(&mut self, key: &str) -> Result<(), Trouble> {
+    pub(super) async fn remove(&mut self, key: &str) -> Result<(), Trouble> {
         cmd("UNLINK")
             .arg(key)
             .query_async::<Value>(&mut self.0)
@@ -352,7 +352,7 @@ pub(super) fn items(value: Value) -> Vec<Value> {
     }
 }
 
-fn name(value: &Value) -> String {
+pub(super) fn name(value: &Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Value::SimpleString(text) => text.clone(),

@@ -7,7 +7,7 @@ use spectrie_proto::v1;
 use spectrie_proto::worker_v1::{FinishKind, RequestStats, TokenLogprob};
 use spectrie_request::{Answer, AnswerDelta, answer};
 
-use super::attempts::{Kept, Place, Tally};
+use super::attempts::{Kept, Mark, Place, Tally};
 use super::refusal::RETRY_DELAY;
 use super::resolve::Resolved;
 use crate::error::{ErrorKind, RequestError};
@@ -47,6 +47,8 @@ pub(crate) struct Choice {
     pub(super) numerics_changed: bool,
     /// Of the prompt's tokens, for its end.
     pub(super) prompt_logprobs: Vec<TokenLogprob>,
+    /// What its client has of it, which may be more than is known here.
+    pub(super) mark: Mark,
     /// What its client may ask for again, if it may.
     pub(super) kept: Option<Kept>,
 }
@@ -73,6 +75,7 @@ impl Choice {
             fingerprint: None,
             numerics_changed: false,
             prompt_logprobs: Vec::new(),
+            mark: Mark::default(),
             kept: None,
         })
     }
@@ -93,7 +96,7 @@ impl Choice {
         resolved: &Resolved,
         inbox: Inbox,
         now: Instant,
-        push: impl FnOnce(v1::Delta),
+        mut push: impl FnMut(v1::Delta),
     ) -> Outcome {
         let Place::On(guard) = &self.place else {
             return Outcome::Continue;
@@ -122,6 +125,17 @@ impl Choice {
         }
         self.prompt_logprobs.extend(prompt_logprobs);
         let kind = finish.as_ref().map(|finish| finish.kind);
+        let (had, delta) = self.mark.split(delta, self.num_tokens());
+        if let Some(had) = had {
+            let had = self.answer.take(had, None);
+            self.note(&had, now);
+            if self.mark.repeats {
+                push(self.event(resolved, had, false));
+            }
+        }
+        let Place::On(guard) = &self.place else {
+            return Outcome::Continue;
+        };
         let mut delta = self.answer.take(delta, kind);
         let has_stopped = self.answer.stop_text().is_some();
         let mut is_closed = kind.is_some_and(|kind| self.answer.ending(kind).is_some());
@@ -132,19 +146,12 @@ impl Choice {
         if let (true, false, None) = (has_stopped, had_stopped, kind) {
             guard.stop(self.answer.num_tokens());
         }
-        if !delta.token_ids.is_empty() {
-            let fingerprint = &guard.worker().hello.numeric_fingerprint;
-            let first = self.fingerprint.get_or_insert_with(|| fingerprint.clone());
-            self.numerics_changed |= first != fingerprint;
-            self.emitted.extend_from_slice(&delta.token_ids);
-            if let Some(kept) = &mut self.kept {
-                kept.add(&delta);
-            }
-            self.tally.add(&delta.sources, now);
-            self.blame.progressed();
-        }
+        self.note(&delta, now);
         if !delta.token_ids.is_empty() || !delta.text.is_empty() {
-            push(self.event(resolved, delta, is_closed));
+            let event = self.event(resolved, delta, is_closed);
+            if self.mark.sends(event.position) {
+                push(event);
+            }
         }
         let outcome = match finish {
             Some(finish) => self.end(resolved, finish.kind, finish.message, &finish.stats),
@@ -157,6 +164,25 @@ impl Choice {
             }
             outcome => outcome,
         }
+    }
+
+    /// Counts tokens that its worker gave.
+    fn note(&mut self, delta: &AnswerDelta, now: Instant) {
+        let Place::On(guard) = &self.place else {
+            return;
+        };
+        if delta.token_ids.is_empty() {
+            return;
+        }
+        let fingerprint = &guard.worker().hello.numeric_fingerprint;
+        let first = self.fingerprint.get_or_insert_with(|| fingerprint.clone());
+        self.numerics_changed |= first != fingerprint;
+        self.emitted.extend_from_slice(&delta.token_ids);
+        if let Some(kept) = &mut self.kept {
+            kept.add(delta);
+        }
+        self.tally.add(&delta.sources, now);
+        self.blame.progressed();
     }
 
     /// The worker is gone. An answer that is complete needs no other: only its statistics are

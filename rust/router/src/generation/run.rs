@@ -17,6 +17,7 @@ use super::shared::Shared;
 use crate::access::Pass;
 use crate::error::{ErrorKind, RequestError};
 use crate::failover::End;
+use crate::fleet::Sharing;
 use crate::metrics::{Call, ModelMetrics};
 use crate::sync::{now, unix_time};
 use crate::workers::{ChoiceGuard, Inbox, Mailbox, Worker, ejection};
@@ -41,6 +42,8 @@ pub(crate) struct Run {
     pub(super) live: LiveId,
     /// What its client can go on with, if it can.
     pub(super) keeping: Option<Keeping>,
+    /// Says what comes of it to other routers, if they may go on with it.
+    pub(super) sharing: Option<Sharing>,
     _tracked: TaskTrackerToken,
     /// Where it is noted what becomes of it.
     pub(super) call: Call,
@@ -57,6 +60,7 @@ pub(crate) struct Parts {
     /// Of the caller's key, where its tokens count.
     pub(super) pass: Option<Pass>,
     pub(super) keeping: Option<Keeping>,
+    pub(super) sharing: Option<Sharing>,
     pub(super) tracked: TaskTrackerToken,
     pub(super) call: Call,
 }
@@ -83,6 +87,7 @@ impl Run {
         let started = started(resolved, parts.keeping.as_ref());
         let mut run = Self::assemble(parts, choices);
         run.ready.push_back(event(Event::Started(started)));
+        run.share_whole();
         Ok(run)
     }
 
@@ -95,6 +100,7 @@ impl Run {
             live,
             pass,
             keeping,
+            sharing,
             tracked,
             call,
         } = parts;
@@ -114,6 +120,7 @@ impl Run {
             live,
             pass,
             keeping,
+            sharing,
             _tracked: tracked,
             call,
         }
@@ -169,6 +176,7 @@ impl Run {
     fn fail(&mut self, error: RequestError) -> RequestError {
         self.is_over = true;
         self.keeping = None;
+        self.sharing = None;
         self.ready.clear();
         self.leave_workers();
         self.shared.metrics.rejected(&error);
@@ -181,6 +189,7 @@ impl Run {
 
     async fn take(&mut self, index: usize, inbox: Inbox) -> Result<(), RequestError> {
         self.await_place(index).await?;
+        self.check_lease().await?;
         let now = now();
         if let Some((end, error)) = self.absorb(index, inbox, now)? {
             self.lost(index, end, error, now)?;
@@ -212,7 +221,8 @@ impl Run {
             ready.push_back(event(Event::Delta(delta)));
         });
         let count = choice.num_tokens();
-        let num_tokens = count - before;
+        // Those that its client had from another router were counted there.
+        let num_tokens = count - before.max(choice.mark.position.min(count));
         if num_tokens > 0 {
             call.stepped(attempt, num_tokens, now);
         }
@@ -226,6 +236,7 @@ impl Run {
         }
         self.measure(num_tokens, now);
         self.keep_within_bounds(index, count);
+        self.share(index, before as usize, now);
         match outcome {
             Outcome::Continue => {}
             Outcome::Finished(finished, stats) => self.finished(*finished, &stats),
@@ -240,7 +251,10 @@ impl Run {
         let metrics = &self.shared.metrics;
         metrics.finished(&self.resolved.model.name, &finished, stats);
         self.call.finished(&finished, stats);
-        self.ready.push_back(event(Event::Finished(finished)));
+        let mark = self.choices.get(finished.index as usize);
+        if mark.is_none_or(|choice| choice.mark.sends(finished.position)) {
+            self.ready.push_back(event(Event::Finished(finished)));
+        }
         // Here, not at the stream's end: not everyone reads on after the last event.
         if self.choices.iter().all(Choice::is_done) {
             self.time_whole();

@@ -20,6 +20,7 @@ use super::stream::GenerationStream;
 use crate::access::{Grant, Pass};
 use crate::config::RouterConfig;
 use crate::error::{ErrorKind, RequestError, shown};
+use crate::fleet::Fleet;
 use crate::metrics::{Call, Metrics};
 use crate::sync::{lock, now};
 use crate::workers::{Mailbox, Refusal, Registry, ServedModel};
@@ -105,8 +106,9 @@ impl Generation {
         registry: Arc<Registry>,
         metrics: Arc<Metrics>,
         config: Arc<RouterConfig>,
+        fleet: Fleet,
     ) -> Self {
-        let shared = Shared::new(registry, metrics, config);
+        let shared = Shared::new(registry, metrics, config, fleet);
         Self {
             shared: Arc::new(shared),
         }
@@ -233,6 +235,10 @@ impl Generation {
         let guards = self
             .dispatch(&resolved, &mailbox, &mut wait, &caller.call)
             .await?;
+        let sharing = keeping.as_ref().and_then(|_| {
+            let key = resolved.model.fleet_key();
+            shared.fleet.sharing(&key, &resolved.request, live.tenant())
+        });
         // Its name is that of another stream now.
         lock(&shared.records).drop_one(live.tenant(), live.id());
         // A request that no worker took costs its key no tokens.
@@ -247,6 +253,7 @@ impl Generation {
             live,
             pass,
             keeping,
+            sharing,
             tracked,
             call: caller.call.clone(),
         };

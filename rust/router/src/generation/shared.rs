@@ -12,6 +12,7 @@ use super::waiting::Waiting;
 use crate::config::RouterConfig;
 use crate::failover::Held;
 use crate::failover::{Convicts, Records};
+use crate::fleet::Fleet;
 use crate::metrics::Metrics;
 use crate::workers::Registry;
 
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     pub(super) records: Mutex<Records>,
     /// What running streams hold for such.
     pub(super) held: Held,
+    /// Other routers, which may go on with streams of this one.
+    pub(super) fleet: Fleet,
 }
 
 impl Shared {
@@ -39,6 +42,7 @@ impl Shared {
         registry: Arc<Registry>,
         metrics: Arc<Metrics>,
         config: Arc<RouterConfig>,
+        fleet: Fleet,
     ) -> Self {
         let waiting = Waiting::new(config.limits.max_waiting);
         let texts = TextPool::new(config.limits.max_unfinished_bytes);
@@ -57,6 +61,7 @@ impl Shared {
             convicts: Mutex::new(Convicts::new(refused_for)),
             records: Mutex::new(records),
             held: Held::default(),
+            fleet,
         }
     }
 }

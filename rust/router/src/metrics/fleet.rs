@@ -18,6 +18,9 @@ pub(crate) struct FleetMetrics {
     received: Counter,
     dropped: Family<ReasonLabel, Counter>,
     lag: Gauge<f64, AtomicU64>,
+    taken_over: Counter,
+    refused: Family<ReasonLabel, Counter>,
+    leases_lost: Counter,
 }
 
 impl FleetMetrics {
@@ -28,6 +31,9 @@ impl FleetMetrics {
             received: all.add("fleet_received", Counter::default()),
             dropped: all.add("fleet_dropped", Family::default()),
             lag: all.add("fleet_lag_seconds", Gauge::default()),
+            taken_over: all.add("fleet_streams_taken_over", Counter::default()),
+            refused: all.add("fleet_streams_refused", Family::default()),
+            leases_lost: all.add("fleet_leases_lost", Counter::default()),
         }
     }
 
@@ -45,6 +51,22 @@ impl FleetMetrics {
     pub(crate) fn received(&self, age: Duration) {
         self.received.inc();
         self.lag.set(age.as_secs_f64());
+    }
+
+    /// Counts a stream that another router began.
+    pub(crate) fn taken_over(&self) {
+        self.taken_over.inc();
+    }
+
+    /// Counts a stream of another router that cannot go on here.
+    pub(crate) fn refused(&self, reason: &'static str) {
+        let label = ReasonLabel { reason };
+        self.refused.get_or_create(&label).inc();
+    }
+
+    /// Counts a stream that goes on at another router.
+    pub(crate) fn lease_lost(&self) {
+        self.leases_lost.inc();
     }
 
     /// Counts what was not shared, or not taken.

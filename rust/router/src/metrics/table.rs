@@ -171,6 +171,18 @@ pub const TABLE: &[(&str, &str)] = &[
         "Age of the text that was last taken from another router",
     ),
     (
+        "fleet_streams_taken_over",
+        "Streams that another router began and that go on here",
+    ),
+    (
+        "fleet_streams_refused",
+        "Streams of other routers that could not go on here, by reason",
+    ),
+    (
+        "fleet_leases_lost",
+        "Streams of this router that were found to go on at another one",
+    ),
+    (
         "otlp_sent_spans",
         "Spans that the collector of --otlp-endpoint took",
     ),
@@ -257,6 +269,7 @@ mod tests {
         metrics.completed("m", Duration::from_secs(1));
         metrics.fleet.dropped("queue", 1);
         metrics.otlp.dropped("queue", 1);
+        metrics.fleet.refused("damaged");
         let used = metrics.of_model("m");
         used.generated.inc();
         for histogram in [&used.ttft, &used.itl, &used.chunk_gap] {

@@ -237,9 +237,12 @@ fn take(
                 namespace: learned.namespace,
                 token_ids: learned.token_ids,
             };
-            let dropped = context.registry.fan_out(worker, &learn);
-            context.metrics.learn_dropped(dropped);
-            context.fleet.publish(model, learn);
+            // Where another router goes on with the request, that one teaches it.
+            if !context.fleet.may_have_lost(&learned.request_id) {
+                let dropped = context.registry.fan_out(worker, &learn);
+                context.metrics.learn_dropped(dropped);
+            }
+            context.fleet.publish(model, learn, &learned.request_id);
         }
         Message::Load(load) => {
             let hello = &worker.hello;

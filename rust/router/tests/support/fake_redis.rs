@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::fake_streams;
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
 };
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 type Id = (u64, u64);
-type Words = Vec<Vec<u8>>;
+pub(super) type Words = Vec<Vec<u8>>;
 
 /// What it does with commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,10 @@ pub enum Key {
     Stream(Vec<(Id, Words)>, Id),
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
     Text,
+    /// The key of a router's life, until then.
+    Life(Instant),
+    /// Streams that others want of a router.
+    List(Words),
 }
 
 type Keys = Arc<Mutex<BTreeMap<String, Key>>>;
@@ -83,6 +88,23 @@ impl FakeRedis {
         }
     }
 
+    /// The records of running streams: by their keys, the fields.
+    pub fn records(&self) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
+        let keys = self.keys.lock().unwrap();
+        let records = keys.iter().filter_map(|(name, key)| match key {
+            Key::Hash(fields) if name.contains(":stream:") => Some((name.clone(), fields.clone())),
+            _ => None,
+        });
+        records.collect()
+    }
+
+    /// Ends the lives of all routers, as if they were silent for longer than their leases, until
+    /// they say again that they live.
+    pub fn end_lives(&self) {
+        let mut keys = self.keys.lock().unwrap();
+        keys.retain(|_, key| !matches!(key, Key::Life(_)));
+    }
+
     /// Bytes of all entries of streams.
     pub fn entries(&self) -> Words {
         let keys = self.keys.lock().unwrap();
@@ -125,8 +147,8 @@ impl FakeRedis {
     /// Fields of all hashes.
     pub fn fields(&self) -> BTreeMap<String, u64> {
         let keys = self.keys.lock().unwrap();
-        let hashes = keys.values().filter_map(|key| match key {
-            Key::Hash(fields) => Some(fields),
+        let hashes = keys.iter().filter_map(|(name, key)| match key {
+            Key::Hash(fields) if !name.contains(":stream:") => Some(fields),
             _ => None,
         });
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -178,7 +200,7 @@ async fn answer(stream: UnixStream, keys: Keys, mut mood: watch::Receiver<Mood>)
 }
 
 fn is_write(words: &Words) -> bool {
-    [&b"XADD"[..], b"HSET"].contains(&&*words[0])
+    [&b"XADD"[..], b"HSET", b"EVAL"].contains(&&*words[0])
 }
 
 async fn read(reader: &mut (impl AsyncBufRead + Unpin)) -> Option<Words> {
@@ -235,7 +257,8 @@ fn change(keys: &mut BTreeMap<String, Key>, texts: &[&str], words: &Words) -> Ve
             None => b"+none\r\n".to_vec(),
             Some(Key::Stream(..)) => b"+stream\r\n".to_vec(),
             Some(Key::Hash(_)) => b"+hash\r\n".to_vec(),
-            Some(Key::Text) => b"+string\r\n".to_vec(),
+            Some(Key::Text | Key::Life(_)) => b"+string\r\n".to_vec(),
+            Some(Key::List(_)) => b"+list\r\n".to_vec(),
         },
         "UNLINK" => {
             keys.remove(&name);
@@ -312,6 +335,7 @@ fn change(keys: &mut BTreeMap<String, Key>, texts: &[&str], words: &Words) -> Ve
             }
             _ => WRONG.to_vec(),
         },
+        "EVAL" if texts[1].starts_with("-- ") => fake_streams::run(keys, texts, words),
         "EVAL" => match keys
             .entry(texts[3].to_owned())
             .or_insert(Key::Hash(BTreeMap::new()))
@@ -374,14 +398,14 @@ fn read_id(text: &str) -> Id {
     (milliseconds.parse().unwrap(), number.parse().unwrap())
 }
 
-fn bulk(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn bulk(bytes: &[u8]) -> Vec<u8> {
     let mut answer = format!("${}\r\n", bytes.len()).into_bytes();
     answer.extend(bytes);
     answer.extend(b"\r\n");
     answer
 }
 
-fn list(items: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+pub(super) fn list(items: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let items: Vec<_> = items.collect();
     let mut answer = format!("*{}\r\n", items.len()).into_bytes();
     answer.extend(items.concat());

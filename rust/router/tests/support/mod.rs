@@ -7,6 +7,7 @@ mod byte_tokenizer;
 pub mod collector;
 pub mod fake_memory;
 pub mod fake_redis;
+mod fake_streams;
 pub mod fake_worker;
 pub mod frames;
 pub mod half_call;

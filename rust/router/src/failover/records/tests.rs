@@ -53,6 +53,7 @@ fn record(tenant: Option<&str>, id: &str, num_tokens: usize) -> Record {
         num_resumes: 0,
         deadline_ms: 0,
         form: None,
+        holder: None,
         choices: vec![choice],
     }
 }

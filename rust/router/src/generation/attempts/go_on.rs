@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::claim::Claimed;
 use super::keeping::Keeping;
-use super::replay::Mark;
+use super::mark::Mark;
 use crate::access::Pass;
 use crate::error::{ErrorKind, RequestError};
 use crate::failover::Outline;
 use crate::failover::{Record, ResumeToken};
+use crate::fleet::Sharing;
 use crate::generation::live::LiveId;
 use crate::generation::reader::Bounds;
 use crate::generation::refusal::{RETRY_DELAY, held};
@@ -92,20 +94,19 @@ impl Generation {
         let token = ResumeToken::from_text(&resume.token).ok_or_else(unknown)?;
         let claimed = self.claim(&resume.request_id, &token, resume, caller).await;
         let other = resume.or_request_id.as_deref();
-        let (taken, live) = match (claimed, other) {
+        let claimed = match (claimed, other) {
             (Err(error), Some(other)) if error.kind == ErrorKind::NotFound => {
                 self.claim(other, &token, resume, caller).await?
             }
             (claimed, _) => claimed?,
         };
-        match self.admit(&taken.record, resume, caller) {
-            Ok(admitted) => self.run_again(taken.record, live, admitted, resume, caller),
-            Err(error) => {
-                let error = error.of_request(live.id());
-                self.put_back(taken, live);
-                Err(error)
-            }
-        }
+        let record = claimed.record().ok_or_else(unknown)?;
+        let admitted = self
+            .admit(record, resume, caller)
+            .and_then(|admitted| self.check_numerics(&claimed, record).map(|()| admitted))
+            .map_err(|error| error.of_request(record.id()))?;
+        let (record, live, sharing) = claimed.into_parts().ok_or_else(unknown)?;
+        self.run_again((record, live, sharing), admitted, resume, caller)
     }
 
     /// Lets the stream of a record go on as it is asked for.
@@ -136,10 +137,30 @@ impl Generation {
         Ok(Admitted { marks, model, pass })
     }
 
+    /// Refuses a stream of another router whose tokens would be others here.
+    fn check_numerics(&self, claimed: &Claimed, record: &Record) -> Result<(), RequestError> {
+        if !claimed.is_taken_over() || record.has_ended() {
+            return Ok(());
+        }
+        let mut prints = record
+            .choices
+            .iter()
+            .filter_map(|choice| choice.fingerprint.as_deref());
+        let registry = &self.shared.registry;
+        let Some(other) = prints.find(|print| !registry.may_compute(&record.model, print)) else {
+            return Ok(());
+        };
+        self.shared.metrics.fleet.refused("fingerprint");
+        let message = format!(
+            "the stream's tokens were computed under {other:?}, and no worker of this router computes \
+             so: its tokens would differ"
+        );
+        Err(RequestError::new(ErrorKind::FailedPrecondition, message))
+    }
+
     fn run_again(
         &self,
-        record: Record,
-        live: LiveId,
+        (record, live, sharing): (Record, LiveId, Option<Sharing>),
         admitted: Admitted,
         resume: &Resume,
         caller: &Caller,
@@ -183,6 +204,7 @@ impl Generation {
                 form: form.clone(),
                 part: shared.held.part(),
             }),
+            sharing,
             tracked: shared.running.token(),
             call: caller.call.clone(),
         };

@@ -8,6 +8,7 @@ use spectrie_proto::v1::generate_event::Event;
 use super::keeping::{Keeping, Kept};
 use super::place::Place;
 use crate::failover::{Record, RecordedChoice, Verdict};
+use crate::fleet::Sharing;
 use crate::generation::choice::Choice;
 use crate::generation::resolve::unix_ms;
 use crate::generation::run::Run;
@@ -25,6 +26,13 @@ impl Run {
         };
         let choice = self.choices.get(index);
         let has_ended = choice.is_some_and(Choice::has_ended);
+        let mark = choice.map_or(0, |choice| choice.mark.position);
+        let behind = mark.min(self.resolved.request.max_tokens);
+        let num_tokens = if has_ended {
+            num_tokens
+        } else {
+            num_tokens.max(behind)
+        };
         self.live.counts(index, num_tokens, has_ended);
         let kept = self
             .choices
@@ -41,6 +49,7 @@ impl Run {
             "a stream that is cut from now on cannot be resumed: what is held for it is too much");
         self.live.cannot_be_resumed();
         self.keeping = None;
+        self.sharing = None;
         for choice in &mut self.choices {
             choice.kept = None;
         }
@@ -48,9 +57,14 @@ impl Run {
 
     /// Keeps what its client needs to go on, if it has the token to ask for it.
     pub(in crate::generation) fn leave_record(&mut self) {
+        let sharing = self.sharing.take();
         let Some(keeping) = self.keeping.take() else {
             return;
         };
+        if sharing.as_ref().is_some_and(Sharing::is_doubtful) {
+            // What its workers sent meanwhile may be another router's to count.
+            return sharing.map_or((), Sharing::let_go);
+        }
         let is_unread = |event: &Event| matches!(event, Event::Started(_));
         let first = self.ready.front().and_then(|event| event.event.as_ref());
         let is_unknown = !keeping.is_known && first.is_some_and(is_unread);
@@ -65,8 +79,11 @@ impl Run {
         if now >= self.resolved.deadline && !has_ended {
             return;
         }
-        let record = self.record(keeping, has_ended, now);
+        let mut record = self.record(keeping, has_ended, now);
         let (tenant, id) = (record.tenant.clone(), record.id().to_owned());
+        if let Some(sharing) = sharing.filter(|_| !self.live.is_forgotten()) {
+            record.holder = Some(sharing.leave(record.clone()));
+        }
         lock(&self.shared.records).keep(record, now);
         // Whoever forgets a namespace, or aborts, says so to those that run first, then to the records.
         if self.live.is_forgotten() || self.live.is_aborted() {
@@ -114,6 +131,7 @@ impl Run {
             num_resumes: keeping.num_resumes,
             deadline_ms: resolved.deadline_ms,
             form: keeping.form,
+            holder: None,
             choices: choices.map(|choice| choice.record(now)).collect(),
         }
     }
@@ -145,6 +163,7 @@ impl Choice {
             numerics_changed: self.numerics_changed,
             stats: self.tally.earlier().clone(),
             blame: self.blame.clone(),
+            mark: self.mark.position,
             end,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spectrie_proto::worker_v1::Hello;
 
 use super::go_on::{Resume, unknown};
-use super::replay::Mark;
+use super::mark::Mark;
 use crate::error::{ErrorKind, RequestError};
 use crate::failover::Outline;
 use crate::generation::{Caller, Generation};

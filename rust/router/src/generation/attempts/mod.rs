@@ -9,14 +9,17 @@ mod first;
 mod go_on;
 mod keeping;
 mod leave;
+mod mark;
 mod marks;
 mod operators;
 mod place;
 mod replay;
 mod resume;
+mod share;
 mod tally;
 
 pub(crate) use go_on::{Resume, Resumed};
 pub(super) use keeping::{Keeping, Kept};
+pub(super) use mark::Mark;
 pub(super) use place::Place;
 pub(super) use tally::Tally;

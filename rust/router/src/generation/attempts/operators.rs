@@ -56,6 +56,7 @@ impl Generation {
         };
         let was_live = abort();
         let was_kept = lock(&self.shared.records).drop_one(tenant, id);
+        self.shared.fleet.withdraw(tenant, id);
         // It may have gone on from its record meanwhile.
         let is_live = abort();
         was_live || was_kept || is_live
@@ -77,6 +78,7 @@ impl Generation {
     pub(crate) fn forget(&self, namespace: &str) {
         self.shared.live.forget(namespace);
         lock(&self.shared.records).forget(namespace);
+        self.shared.fleet.withdraw_namespace(namespace);
         // Those that went on from their records meanwhile.
         self.shared.live.forget(namespace);
     }

@@ -8,6 +8,7 @@ use spectrie_proto::worker_v1::RequestStats;
 use spectrie_request::AnswerDelta;
 
 use super::keeping::Kept;
+use super::mark::Mark;
 use super::place::{Place, Waiting};
 use super::tally::Tally;
 use crate::error::RequestError;
@@ -16,15 +17,6 @@ use crate::generation::choice::{Choice, Outcome};
 use crate::generation::resolve::Resolved;
 use crate::generation::run::{Parts, Run, event, started};
 use crate::sync::now;
-
-/// Where a client is in a choice, by the positions of its events.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
-    /// It has the events up to this.
-    pub(super) position: u32,
-    /// Whether these come again.
-    pub(super) repeats: bool,
-}
 
 impl Run {
     /// The stream of `choices`, whose client is at `marks`; with everything from its first event on
@@ -56,14 +48,14 @@ impl Run {
             }
             let ready = &mut run.ready;
             let mut push = |position, one| {
-                if mark.repeats || position > mark.position {
+                if mark.sends(position) {
                     ready.push_back(event(one));
                 }
             };
             let replay = Replay {
                 resolved: &run.resolved,
                 recorded,
-                mark: mark.position,
+                mark: *mark,
                 now,
             };
             let (choice, ended) = replay.run(index, &mut push)?;
@@ -78,6 +70,7 @@ impl Run {
             run.keep_within_bounds(index, run.choices[index].num_tokens());
         }
         run.go_on(now)?;
+        run.share_whole();
         Ok(run)
     }
 
@@ -90,6 +83,7 @@ impl Run {
             // It failed, and leaves nothing.
             self.is_over = true;
             self.keeping = None;
+            self.sharing = None;
         })
     }
 }
@@ -98,7 +92,7 @@ impl Run {
 struct Replay<'a> {
     resolved: &'a Resolved,
     recorded: RecordedChoice,
-    mark: u32,
+    mark: Mark,
     now: Instant,
 }
 
@@ -118,6 +112,8 @@ impl Replay<'_> {
         } = self;
         let num_tokens = recorded.emitted.len() as u32;
         let mut choice = Choice::new(resolved, index, Place::Done, now)?;
+        choice.mark = mark;
+        let mark = mark.position;
         let split = mark.min(num_tokens) as usize;
         let has_ended = recorded.end.is_some();
         let before = choice.replay(recorded.piece(0, split));

@@ -170,12 +170,14 @@ impl Run {
         let Some(choice) = self.choices.get_mut(index) else {
             return;
         };
+        let is_bound = choice.mark.position > choice.num_tokens();
         let Place::Waiting(waiting) = &mut choice.place else {
             return;
         };
         let need = Need {
             context: self.resolved.request.needs_context(),
             fingerprint: choice.fingerprint.clone(),
+            is_bound,
             avoid: waiting.avoid.take(),
             has_failed_there: waiting.has_failed_there,
             alone: waiting.alone,

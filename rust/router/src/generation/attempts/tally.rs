@@ -10,7 +10,7 @@ use spectrie_types::Source;
 /// Drafts that a lost worker computed in vain are unknown: of its drafted tokens only the accepted
 /// ones count. The first forward of each later attempt counts as a step, so that accepted tokens
 /// and steps add up to the tokens after the prefill's own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::generation) struct Tally {
     /// Attempts that have ended.
     earlier: RequestStats,
@@ -54,6 +54,13 @@ impl Tally {
     /// Sums over the attempts that have ended.
     pub(in crate::generation) fn earlier(&self) -> &RequestStats {
         &self.earlier
+    }
+
+    /// Sums over all attempts, as if the running one ended `now` with its worker.
+    pub(in crate::generation) fn so_far(&self, now: Instant) -> RequestStats {
+        let mut ended = self.clone();
+        ended.end_attempt(now);
+        ended.earlier
     }
 
     /// Counts tokens by the numbers of their sources.

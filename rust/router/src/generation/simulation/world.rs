@@ -10,6 +10,7 @@ use super::model::served;
 use super::network::SimWorker;
 use super::report::Report;
 use crate::config::{LimitsConfig, RouterConfig};
+use crate::fleet::Fleet;
 use crate::generation::Generation;
 use crate::metrics::Metrics;
 use crate::sync::lock;
@@ -81,7 +82,12 @@ impl World {
         };
         config.workers.wait_s = FOREVER.as_secs_f64();
         let metrics = Arc::new(Metrics::new());
-        let generation = Generation::new(registry.clone(), metrics.clone(), Arc::new(config));
+        let generation = Generation::new(
+            registry.clone(),
+            metrics.clone(),
+            Arc::new(config),
+            Fleet::default(),
+        );
         Self {
             dice: Dice::new(seed),
             broken,

@@ -116,6 +116,16 @@ impl Registry {
         is_same.then(|| model.clone())
     }
 
+    /// Whether a model's workers compute as this numeric fingerprint says, or those to come may.
+    pub(crate) fn may_compute(&self, model: &str, fingerprint: &str) -> bool {
+        let state = lock(&self.state);
+        let workers = state.models.get(model).map(|entry| &entry.workers);
+        workers.is_none_or(|workers| {
+            let mut prints = workers.iter().map(|one| &one.hello.numeric_fingerprint);
+            workers.is_empty() || prints.any(|one| one == fingerprint)
+        })
+    }
+
     /// Adds a ready worker.
     ///
     /// # Errors

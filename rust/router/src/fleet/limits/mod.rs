@@ -1,5 +1,7 @@
 //! Limits of API keys over all routers: each draws a slice of a limit ahead, and spends from it.
 
+mod slices;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,9 +9,11 @@ use futures_util::future::join_all;
 use redis::{Value, cmd};
 
 use super::handle::{Fleet, Link, Shared};
-use super::slices::{Account, Draw, Verdict};
 use super::wire::{Trouble, Wire, items};
 use crate::sync::lock;
+
+pub(crate) use slices::{Account, Counted, Verdict};
+pub(super) use slices::{Draw, Slices};
 
 /// How often slices that are not used are looked for.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -1,0 +1,119 @@
+//! A running stream that other routers may go on with.
+
+use std::time::Instant;
+
+use super::place::Place;
+use crate::error::{ErrorKind, RequestError};
+use crate::failover::{Record, RecordedChoice};
+use crate::fleet::Gone;
+use crate::generation::Generation;
+use crate::generation::choice::Choice;
+use crate::generation::resolve::unix_ms;
+use crate::generation::run::Run;
+use crate::sync::now;
+
+impl Generation {
+    /// Ends a stream that goes on, or is to go on, at another router.
+    pub(crate) fn end_stream(&self, tenant: Option<&str>, id: &str, why: Gone) {
+        let Some(live) = self.shared.live.find(tenant, id) else {
+            return;
+        };
+        live.end(match why {
+            Gone::Wanted => moved("another connection of its client"),
+            Gone::Lost => moved("another router"),
+        });
+    }
+}
+
+impl Run {
+    /// Says all of the stream, where it is asked for.
+    pub(in crate::generation) fn share_whole(&self) {
+        let sharing = self.sharing.as_ref();
+        if let Some(sharing) = sharing.filter(|sharing| sharing.wants_whole())
+            && let Some(record) = self.snapshot(now())
+        {
+            sharing.whole(record);
+        }
+    }
+
+    /// Says what came of a choice behind its first `from` tokens.
+    pub(in crate::generation) fn share(&self, index: usize, from: usize, now: Instant) {
+        let Some(sharing) = &self.sharing else { return };
+        if sharing.wants_whole() {
+            return self.share_whole();
+        }
+        if let Some(choice) = self.choices.get(index) {
+            sharing.add(choice.index, from, choice.recorded(from, now));
+        }
+    }
+
+    /// After this router was stopped, waits until it knows whether the stream is still its own.
+    ///
+    /// # Errors
+    /// It goes on at another router.
+    pub(in crate::generation) async fn check_lease(&mut self) -> Result<(), RequestError> {
+        match &self.sharing {
+            Some(sharing) if !sharing.assured().await => Err(moved("another router")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The record as it is now; none if the stream cannot be resumed.
+    fn snapshot(&self, now: Instant) -> Option<Record> {
+        let keeping = self.keeping.as_ref()?;
+        let (resolved, model) = (&self.resolved, &self.resolved.model);
+        let choices = self.choices.iter();
+        Some(Record {
+            token: keeping.token.clone(),
+            request: resolved.request.clone(),
+            tenant: self.live.tenant().map(str::to_owned),
+            model: model.name.clone(),
+            model_hash: model.model_hash.clone(),
+            model_digest: model.digest.clone(),
+            created: keeping.created,
+            begun_ms: unix_ms(self.begun),
+            num_resumes: keeping.num_resumes,
+            deadline_ms: resolved.deadline_ms,
+            form: keeping.form.clone(),
+            holder: None,
+            choices: choices.map(|choice| choice.recorded(0, now)).collect(),
+        })
+    }
+}
+
+impl Choice {
+    /// What is to be known elsewhere of it, with its tokens from `from` on.
+    fn recorded(&self, from: usize, now: Instant) -> RecordedChoice {
+        let stats = match &self.place {
+            Place::On(_) => self.tally.so_far(now),
+            Place::Waiting(_) | Place::Done => self.tally.earlier().clone(),
+        };
+        let kept = self.kept.as_ref();
+        let logprobs = kept.and_then(|kept| kept.logprobs.get(from..));
+        RecordedChoice {
+            attempt: self.attempt,
+            emitted: self.emitted.get(from..).unwrap_or_default().to_vec(),
+            sources: kept
+                .and_then(|kept| kept.sources.get(from..))
+                .unwrap_or_default()
+                .to_vec(),
+            logprobs: logprobs.unwrap_or_default().to_vec(),
+            prompt_logprobs: if from == 0 {
+                self.prompt_logprobs.clone()
+            } else {
+                Vec::new()
+            },
+            fingerprint: self.fingerprint.clone(),
+            numerics_changed: self.numerics_changed,
+            stats,
+            blame: self.blame.clone(),
+            mark: self.mark.position,
+            end: kept.and_then(|kept| kept.end.clone()),
+        }
+    }
+}
+
+fn moved(where_to: &str) -> RequestError {
+    let message = format!("the stream goes on at {where_to}");
+    RequestError::new(ErrorKind::Cancelled, message)
+}
