@@ -12,6 +12,8 @@ use spectrie_router::RouterConfig;
 use tonic::{Code, Request, Status};
 
 mod client;
+mod elsewhere;
+mod mortal;
 use client::{Client, Events};
 
 const TEXT: &str = "abcdefghijklmnopqrstuvwxyz";
