@@ -109,8 +109,11 @@ class Events:
 
     def read(self, response: httpx.Response, count: int) -> None:
         """Reads up to `count` events."""
-        response.raise_for_status()
-        for line in response.iter_lines():
+        self.read_lines(response.raise_for_status().iter_lines(), count)
+
+    def read_lines(self, lines: Iterator[str], count: int) -> None:
+        """Reads up to `count` events of an answer's lines."""
+        for line in lines:
             if line.startswith("id: "):
                 last = line.removeprefix("id: ")
             if not line.startswith("data: "):

@@ -1,0 +1,241 @@
+"""Servers that share a real Redis: streams outlive the one that began them, token for token."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from spectrie import Client, Completion
+from tests.system.chaos.traffic import Traffic, asks, reference
+from tests.system.fleet.redis_server import RedisServer
+from tests.system.server import Program, serve
+from tests.system.test_resume import Events
+from tests.tiny_model import write_tiny_model
+from tests.waiting import wait_until
+
+WAIT_S = 60.0
+NUM_STREAMS = 8
+RESUMED = "spectrie_fleet_streams_taken_over_total"
+REFUSED = 'spectrie_fleet_streams_refused_total{reason="damaged"}'
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that starts fast."""
+    return write_tiny_model(tmp_path_factory.mktemp("outliving") / "tiny", max_context=2048)
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis without any data."""
+    with RedisServer(tmp_path) as server:
+        yield server
+
+
+class Served:
+    """A server of that Redis, with its own router and worker."""
+
+    def __init__(self, model: Path, redis: RedisServer) -> None:
+        self.program: Program = serve(
+            model, "--bigrams=off", "--snapshot-every=0", f"--redis={redis.address}"
+        )
+
+    def wait_ready(self) -> None:
+        """Waits until it serves."""
+        self.facts: dict[str, Any] = self.program.wait_ready()
+        self.url = self.facts["http"]
+        if "://" not in self.url:
+            self.url = f"http://{self.url}"
+
+    def metric(self, name: str) -> float:
+        """One of its counts; 0 if it has none of this name."""
+        text = httpx.get(f"{self.url}/metrics", timeout=WAIT_S).raise_for_status().text
+        for line in text.splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.rpartition(" ")[2])
+        return 0.0
+
+    def kill(self) -> None:
+        """Kills all of it at once, as a machine that fails."""
+        server = self.program.process.pid
+        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        for pid in (server, *map(int, children)):
+            os.kill(pid, signal.SIGKILL)
+        self.program.process.wait(WAIT_S)
+
+
+@pytest.fixture
+def served(tiny: Path, redis: RedisServer) -> Iterator[Callable[[], Served]]:
+    """Starts servers; they end with the test."""
+    with ExitStack() as stack:
+
+        def start() -> Served:
+            one = Served(tiny, redis)
+            stack.callback(lambda: one.program.__exit__())
+            return one
+
+        yield start
+
+
+def options(max_tokens: int) -> list[dict[str, Any]]:
+    """Sampling, grammars, penalties, a prediction; some get a stop text later."""
+    return [{**asked, "max_tokens": max_tokens} for asked in asks(max_tokens)[:NUM_STREAMS]]
+
+
+def records(redis: RedisServer) -> list[str]:
+    """Keys of the streams' records."""
+    return [key for key in redis.keys() if ":stream:" in key]
+
+
+class Losses:
+    """Traffic over two servers of which one is killed again and again, and started anew.
+
+    Args:
+        start: Starts a server.
+        max_tokens: Of each answer.
+    """
+
+    def __init__(self, start: Callable[[], Served], max_tokens: int) -> None:
+        self._start = start
+        self.pair = [start(), start()]
+        for one in self.pair:
+            one.wait_ready()
+        self.asked = options(max_tokens)
+        with Client(self.pair[0].facts["grpc"]) as client:
+            self.expected: list[Completion] = reference(client, self.asked)
+        self.num_hit = 0
+        """Answers with tokens that lost their server."""
+        self.num_taken = 0
+        """Answers that went on at another one."""
+
+    def lose(self) -> None:
+        """Kills the server that all streams are at, in the middle of all of them."""
+        first, second = self.pair
+        before = second.metric(RESUMED)
+        targets = [first.facts["grpc"], second.facts["grpc"]]
+        with Client(targets, max_retries=4) as client:
+            traffic = Traffic(client, self.asked, self.expected)
+            try:
+                wait_until(
+                    lambda: len(traffic.running()) == NUM_STREAMS,
+                    WAIT_S,
+                    lambda: f"streams do not begin: {traffic.failures}",
+                )
+                first.kill()
+                hit = len(traffic.running())
+                ended = traffic.num_answers
+                wait_until(
+                    lambda: traffic.num_answers >= ended + NUM_STREAMS or bool(traffic.failures),
+                    WAIT_S,
+                    lambda: "streams do not go on",
+                )
+            finally:
+                traffic.end()
+            assert traffic.failures == [], second.program.output
+        self.num_hit += hit
+        self.num_taken += int(second.metric(RESUMED) - before)
+        again = self._start()
+        again.wait_ready()
+        self.pair = [second, again]
+
+
+@pytest.mark.timeout(400)
+def test_streams_outlive_their_server(served: Callable[[], Served]) -> None:
+    losses = Losses(served, max_tokens=300)
+    losses.lose()
+    print(f"hit {losses.num_hit}, taken over {losses.num_taken}", flush=True)
+    # One may have ended, or not have been written, in the moment of the end.
+    assert losses.num_hit >= NUM_STREAMS // 2
+    assert losses.num_taken >= NUM_STREAMS // 2
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+def test_streams_outlive_one_server_after_another(served: Callable[[], Served]) -> None:
+    losses = Losses(served, max_tokens=300)
+    for _ in range(25):
+        losses.lose()
+    print(f"hit {losses.num_hit}, taken over {losses.num_taken}", flush=True)
+    assert losses.num_taken >= 100
+
+
+@pytest.mark.timeout(300)
+def test_events_over_http_outlive_their_server_and_spoiled_records_are_refused(
+    served: Callable[[], Served], redis: RedisServer
+) -> None:
+    first, second = served(), served()
+    first.wait_ready()
+    second.wait_ready()
+    body = {
+        "prompt": "one two three one two",
+        "n": 2,
+        "max_tokens": 1500,
+        "temperature": 0.9,
+        "seed": 23,
+        "ignore_eos": True,
+        "return_token_ids": True,
+    }
+    with (
+        httpx.Client(base_url=first.url, timeout=WAIT_S) as client,
+        httpx.Client(base_url=second.url, timeout=WAIT_S) as other,
+    ):
+        whole = other.post("/v1/completions", json=body).raise_for_status().json()
+        streamed = {**body, "stream": True}
+        with ExitStack() as open_streams:
+            begun = []
+            for events in (Events(), Events()):
+                response = open_streams.enter_context(
+                    client.stream("POST", "/v1/completions", json=streamed)
+                )
+                lines = response.iter_lines()
+                events.read_lines(lines, 4)
+                begun.append(events)
+            wait_until(lambda: len(records(redis)) == 2, WAIT_S, lambda: f"{redis.keys()}")
+            first.kill()
+        good, spoiled = begun
+        with good.go_on(other) as response:
+            events_left = 1_000_000
+            good.read(response, events_left)
+        assert good.done
+        assert good.token_ids == [choice["token_ids"] for choice in whole["choices"]]
+        assert good.texts == [choice["text"] for choice in whole["choices"]]
+        for key in records(redis):
+            redis.ask("HSET", key, "h", "spxs\x01garbage")
+        with spoiled.go_on(other) as response:
+            assert response.status_code == 400, response.read()
+    assert second.metric(REFUSED) == 1
+    assert second.metric(RESUMED) == 1
+
+
+@pytest.mark.timeout(300)
+def test_streams_do_not_notice_the_end_of_redis(
+    served: Callable[[], Served], redis: RedisServer
+) -> None:
+    only = served()
+    only.wait_ready()
+    asked = options(300)
+    with Client(only.facts["grpc"], max_retries=0) as client:
+        expected = reference(client, asked)
+        traffic = Traffic(client, asked, expected)
+        try:
+            wait_until(lambda: len(records(redis)) > 0, WAIT_S, lambda: f"{redis.keys()}")
+            redis.kill()
+            ended = traffic.num_answers
+            wait_until(
+                lambda: traffic.num_answers >= ended + NUM_STREAMS or bool(traffic.failures),
+                WAIT_S,
+                lambda: "streams do not go on",
+            )
+            redis.start()
+            # Streams that run, and those to come, are written again.
+            wait_until(lambda: len(records(redis)) > 0, WAIT_S, lambda: f"{redis.keys()}")
+        finally:
+            traffic.end()
+    assert traffic.failures == []
