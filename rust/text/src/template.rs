@@ -132,18 +132,22 @@ fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(start) = rest.find("{%") {
-        let Some(length) = rest[start..].find("%}") else {
+        // Behind the tag's beginning: `{%}` is no tag.
+        let Some(length) = rest[start + 2..].find("%}") else {
             break;
         };
-        let tag = &rest[start..start + length + 2];
-        let replaced = match tag[2..length].trim_matches(['-', '+']).trim() {
+        let (inside, tag) = (
+            &rest[start + 2..][..length],
+            &rest[start..start + length + 4],
+        );
+        let replaced = match inside.trim_matches(['-', '+']).trim() {
             "generation" => tag.replacen("generation", "if true", 1),
             "endgeneration" => tag.replacen("endgeneration", "endif", 1),
             _ => tag.to_owned(),
         };
         out.push_str(&rest[..start]);
         out.push_str(&replaced);
-        rest = &rest[start + length + 2..];
+        rest = &rest[start + length + 4..];
     }
     out + rest
 }

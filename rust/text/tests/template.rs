@@ -38,6 +38,22 @@ fn blocks_are_trimmed_as_transformers_does() {
 }
 
 #[test]
+fn a_tag_that_ends_where_it_begins_is_refused() {
+    for source in [
+        "{%}",
+        "a{%}b{% generation %}c{% endgeneration %}",
+        "{%",
+        "{%}{%%}",
+    ] {
+        let refused = ChatTemplate::new(source, BTreeMap::new());
+        assert!(
+            matches!(refused, Err(TextError::InvalidTemplate { .. })),
+            "{source}: {refused:?}"
+        );
+    }
+}
+
+#[test]
 fn values_print_as_python_prints_them() {
     assert_eq!(
         plain("{{ none }} {{ true }} {{ false }} {{ 1 }} {{ missing }}"),
