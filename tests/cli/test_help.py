@@ -37,7 +37,9 @@ def test_options_stand_under_their_headings(
 
 
 def test_usage_of_many_options_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "serve", "--help").startswith("usage: spectrie serve MODEL [MODEL ...] [OPTIONS]\n\n")
+    assert shown(capsys, "serve", "--help").startswith(
+        "usage: spectrie serve MODEL [MODEL ...] [OPTIONS]\n\n"
+    )
     assert "[--json]" in shown(capsys, "doctor", "--help").partition("\n\n")[0]
 
 

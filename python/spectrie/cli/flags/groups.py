@@ -94,7 +94,17 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "tls_ca",
         ),
     ),
-    ("logs and metrics", ("log_level", "log_format", "access_log", "metrics_compat")),
+    (
+        "logs, metrics and traces",
+        (
+            "log_level",
+            "log_format",
+            "access_log",
+            "metrics_compat",
+            "otlp_endpoint",
+            "otlp_sample",
+        ),
+    ),
 )
 """Headings in their order, and the keys under each. An option of none of them stands under "options"."""
 
