@@ -13,6 +13,7 @@ from spectrie.model import load_runner
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.bigrams import BigramTable
 from spectrie.model.sources.resolution import resolve
+from tests.model.drafters.session import Request, draft_path, feed
 
 __all__ = ["answers"]
 
@@ -21,7 +22,7 @@ _LENGTH: dict[str, Any] = {"max_tokens": 24, "ignore_eos": True, "temperature": 
 
 
 def answers(cases: dict[str, Any], device: str) -> dict[str, Any]:
-    """Returns tokens of each model with a tokenizer, a hash of its bigrams, and hashes of the others' logits.
+    """Returns tokens of each model with a tokenizer, hashes of its bigrams and drafts, and of the others' logits.
 
     Args:
         cases: `model`, `head`, `gguf`, and `folders` of models of other families.
@@ -30,6 +31,7 @@ def answers(cases: dict[str, Any], device: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for dtype in ("float32", "bfloat16"):
         found[dtype] = _tokens(cases["model"], cases["head"], dtype, device)
+        found[f"drafts {dtype}"] = _drafts(cases["model"], cases["head"], dtype, device)
         for folder in cases["folders"]:
             found[f"{Path(folder).name} {dtype}"] = _logits(folder, dtype, device)
     converted = resolve(cases["gguf"]).folder
@@ -47,9 +49,19 @@ def _tokens(model: str, head: str, dtype: str, device: str) -> dict[str, Any]:
             "grammar": {"max_tokens": 24, "temperature": 0.0, "regex": "(ab|cd){3}"},
         }
         found = {name: llm.generate(_PROMPT, **way) for name, way in ways.items()}
-    return {name: list(one.token_ids) for name, one in found.items()} | {
-        "drafted": sum(one.speculation.drafted_tokens for one in found.values())
-    }
+    # Not how many were drafted: that follows from the times of forwards.
+    return {name: list(one.token_ids) for name, one in found.items()}
+
+
+def _drafts(model: str, head: str, dtype: str, device: str) -> str:
+    runner = load_runner(model, dtype=dtype, device=device, threads=1, num_pages=16, drafter=head)
+    request = Request(runner, range(4))
+    feed(request, range(20, 40), 20)
+    digest = hashlib.sha256()
+    for one in draft_path(request, [5, 6], [1, 2]):
+        for array in (one.ids, one.probabilities, one.scored):
+            digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _logits(folder: str, dtype: str, device: str) -> str:
