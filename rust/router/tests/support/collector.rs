@@ -2,6 +2,7 @@
 //! in the router's messages is seen.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -131,7 +132,11 @@ fn span(bytes: &[u8]) -> Seen {
     let texts = |number| messages(bytes, number).first().cloned().unwrap_or_default();
     let hex = |number| -> String {
         let bytes = texts(number);
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        bytes.iter().fold(String::new(), |mut text, byte| {
+            // Writing to a string does not fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
     };
     let events = messages(bytes, 11).into_iter().map(|event| {
         let name = String::from_utf8(messages(&event, 2)[0].clone()).unwrap();
@@ -224,11 +229,11 @@ fn messages(bytes: &[u8], wanted: u32) -> Vec<Vec<u8>> {
 
 fn varint(bytes: &[u8], wanted: u32) -> u64 {
     let all = fields(bytes).into_iter();
-    let all = all.filter_map(|(number, field)| match field {
+    let mut all = all.filter_map(|(number, field)| match field {
         Field::Number(value) if number == wanted => Some(value),
         _ => None,
     });
-    all.last().unwrap_or(0)
+    all.next_back().unwrap_or(0)
 }
 
 /// The same, of a number of fixed width.
