@@ -236,7 +236,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "lib",
     ),
     "rust/trie/src/sources": (
-        "mod",
+        "head_place mod",
         "corpora recycled text_index",
         "text",
         "asked bigrams hints prediction",

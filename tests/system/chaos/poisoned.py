@@ -7,7 +7,8 @@ import signal
 import sys
 
 from spectrie._proto import worker_pb2
-from spectrie.cli import main, serve
+from spectrie.cli import main
+from spectrie.cli.serve import command
 
 __all__ = ["MODULE", "POISON_IDS"]
 
@@ -32,7 +33,7 @@ def poison_workers() -> None:
 
 
 if __name__ == "__main__":
-    serve._spectrie = lambda: [sys.executable, "-m", MODULE]
+    command._spectrie = lambda: [sys.executable, "-m", MODULE]
     if sys.argv[1:2] == ["worker"]:
         poison_workers()
     sys.exit(main())

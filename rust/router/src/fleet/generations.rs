@@ -10,14 +10,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::keys::ModelKey;
+use super::keys::{MAX_NAMESPACES, ModelKey};
 use crate::sync::{read_whole, write_whole};
 
 const FILE: &str = "forgotten.json";
 /// Form of the file.
 const VERSION: u32 = 1;
-/// Most namespaces of a model whose generations are kept; those forgotten longest ago go first.
-pub(super) const MAX_NAMESPACES: usize = 16_384;
 
 /// What is known of one namespace.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest as _, Sha256};
 
-use super::generations::MAX_NAMESPACES;
-
 /// The part of a key's name that all have.
 const PREFIX: &str = "spectrie:1";
+
+/// Most namespaces of a model whose generations are kept; those forgotten longest ago go first.
+pub(super) const MAX_NAMESPACES: usize = 16_384;
 
 /// Longest name of a namespace, in bytes; those of requests are far shorter.
 const MAX_NAME_BYTES: usize = 4096;

@@ -8,8 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value, cmd};
 
 use super::address::Address;
-use super::generations::MAX_NAMESPACES;
-use super::keys::{Latest, ModelKey};
+use super::keys::{Latest, MAX_NAMESPACES, ModelKey};
 
 /// How long Redis may take for a connection or an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
