@@ -1,6 +1,6 @@
 //! Limits of API keys over all routers: each draws a slice of a limit ahead, and spends from it.
 
-mod slices;
+pub(super) mod slices;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use super::handle::{Fleet, Link, Shared};
 use super::wire::{Trouble, Wire, items};
 use crate::sync::lock;
 
+use slices::Draw;
 pub(crate) use slices::{Account, Counted, Verdict};
-pub(super) use slices::{Draw, Slices};
 
 /// How often slices that are not used are looked for.
 const PERIOD: Duration = Duration::from_secs(1);

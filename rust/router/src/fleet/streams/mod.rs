@@ -5,10 +5,10 @@
 //! router takes a record whose owner let it go, or lives no more ([`TakenOver`]).
 
 mod commands;
-mod entry;
+pub(super) mod entry;
 mod pulse;
 mod sharing;
-mod table;
+pub(super) mod table;
 mod take;
 mod tend;
 mod written;
@@ -16,7 +16,4 @@ mod written;
 pub(crate) use sharing::Sharing;
 pub(crate) use take::{TakenOver, Taking};
 
-pub(super) use entry::Entry;
-pub(super) use pulse::beat;
-pub(super) use table::Streams;
-pub(super) use tend::{end_life, tend, verify};
+pub(super) use tend::{beat, end_life, tend, verify};

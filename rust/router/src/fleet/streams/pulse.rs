@@ -1,15 +1,10 @@
 //! Whether this router ran all the time: one that was stopped may have lost its streams to others.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::super::handle::Shared;
-
-/// Time between beats.
-const PERIOD: Duration = Duration::from_millis(100);
 /// A gap after which others may have taken streams over: half of the lease, which is renewed four times
 /// in its life.
 const DOUBTFUL: Duration = Duration::from_millis(400);
@@ -41,7 +36,7 @@ impl Pulse {
     }
 
     /// Beats; a router that has not for long doubts from now on.
-    fn beat(&self) {
+    pub(super) fn beat(&self) {
         self.is_doubtful();
         self.last.store(self.now_ms(), Ordering::Relaxed);
     }
@@ -76,14 +71,6 @@ impl Pulse {
         let mut doubt = self.doubt.subscribe();
         let sure = doubt.wait_for(|is_doubtful| !is_doubtful);
         let _ = tokio::time::timeout(PATIENCE, sure).await;
-    }
-}
-
-/// Beats for ever.
-pub(in crate::fleet) async fn beat(shared: &Arc<Shared>) {
-    loop {
-        shared.streams.pulse.beat();
-        tokio::time::sleep(PERIOD).await;
     }
 }
 

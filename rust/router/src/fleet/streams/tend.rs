@@ -104,6 +104,14 @@ pub(in crate::fleet) async fn verify(
     Ok(())
 }
 
+/// Beats for ever.
+pub(in crate::fleet) async fn beat(shared: &Shared) {
+    loop {
+        shared.streams.pulse.beat();
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
 /// Says that this router ends: others need not wait.
 pub(in crate::fleet) async fn end_life(shared: &Shared, mut wire: Wire) {
     let life = life_of(shared.origin);

@@ -1,16 +1,16 @@
 //! How a client gets hold of its stream's record, which a running stream leaves first.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::claimed::Claimed;
 use super::go_on::{Resume, unknown};
 use crate::error::{ErrorKind, RequestError};
 use crate::failover::Outline;
-use crate::failover::{Record, ResumeToken, Taken};
-use crate::fleet::{Sharing, TakenOver, Taking};
+use crate::failover::{ResumeToken, Taken};
+use crate::fleet::Taking;
 use crate::generation::live::{Live, LiveId};
 use crate::generation::refusal::RETRY_DELAY;
-use crate::generation::shared::Shared;
 use crate::generation::{Caller, Generation};
 use crate::sync::{lock, now};
 
@@ -99,7 +99,7 @@ impl Generation {
         token: &ResumeToken,
     ) -> Result<Claimed, RequestError> {
         let mut claimed = self.claimed(Some(taken), live);
-        let own = claimed.taken.as_deref().map(|taken| &taken.record);
+        let own = claimed.record();
         let Some(own) = own.filter(|own| own.holder.is_some()) else {
             return Ok(claimed);
         };
@@ -108,7 +108,7 @@ impl Generation {
             Taking::Nothing | Taking::Unreadable => {}
             Taking::Held => {
                 // What is here is older than what its holder has.
-                claimed.taken = None;
+                claimed.forget();
                 return Err(held());
             }
             Taking::Taken(over) => claimed.take_over(*over, now()),
@@ -145,76 +145,7 @@ impl Generation {
     }
 
     fn claimed(&self, taken: Option<Box<Taken>>, live: LiveId) -> Claimed {
-        Claimed {
-            shared: self.shared.clone(),
-            taken,
-            sharing: None,
-            live: Some(live),
-        }
-    }
-}
-
-/// A record that its client claimed. Dropping it puts it back: its client may ask for something else, or
-/// later.
-#[derive(Debug)]
-pub(super) struct Claimed {
-    shared: Arc<Shared>,
-    taken: Option<Box<Taken>>,
-    sharing: Option<Sharing>,
-    live: Option<LiveId>,
-}
-
-impl Claimed {
-    /// The record; none only while it is being taken over.
-    pub(super) fn record(&self) -> Option<&Record> {
-        self.taken.as_deref().map(|taken| &taken.record)
-    }
-
-    /// What it is made of.
-    pub(super) fn into_parts(mut self) -> Option<(Record, LiveId, Option<Sharing>)> {
-        let live = self.live.take()?;
-        let taken = self.taken.take()?;
-        let mut sharing = self.sharing.take();
-        if let Some(sharing) = &mut sharing {
-            sharing.drops();
-        }
-        Some((taken.record, live, sharing))
-    }
-
-    /// Whether it came from another router.
-    pub(super) fn is_taken_over(&self) -> bool {
-        self.record().is_some_and(|record| record.holder.is_none()) && self.sharing.is_some()
-    }
-
-    fn take_over(&mut self, over: TakenOver, now: Instant) {
-        let TakenOver { record, sharing } = over;
-        if let Some(record) = record {
-            if let Some(live) = &self.live {
-                live.is_of(&record.request.namespace, Some(Outline::from(&record)));
-            }
-            self.taken = Some(Box::new(lock(&self.shared.records).taken(record, now)));
-        }
-        self.sharing = Some(sharing);
-    }
-}
-
-impl Drop for Claimed {
-    fn drop(&mut self) {
-        let Some(live) = self.live.take() else { return };
-        let sharing = self.sharing.take();
-        let Some(taken) = self.taken.take() else {
-            return;
-        };
-        let mut taken = *taken;
-        let mut records = lock(&self.shared.records);
-        if !live.is_forgotten() && !live.is_aborted() {
-            if let Some(sharing) = sharing {
-                taken.record.holder = Some(sharing.leave(taken.record.clone()));
-            }
-            records.put_back(taken, now());
-        }
-        drop(records);
-        drop(live);
+        Claimed::new(self.shared.clone(), taken, live)
     }
 }
 

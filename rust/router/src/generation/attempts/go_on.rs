@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::claim::Claimed;
+use super::claimed::Claimed;
 use super::keeping::Keeping;
 use super::mark::Mark;
 use crate::access::Pass;

@@ -5,6 +5,7 @@
 //! behind those that it has, and each unfinished choice waits for a worker as one that lost its own.
 
 mod claim;
+mod claimed;
 mod first;
 mod go_on;
 mod keeping;

@@ -2,6 +2,7 @@
 
 pub(crate) mod ejection;
 mod loading;
+mod numerics;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -114,16 +115,6 @@ impl Registry {
         let model = &state.models.get(&hello.model)?.model;
         let is_same = model.digest == digest && model.model_hash == hello.model_hash;
         is_same.then(|| model.clone())
-    }
-
-    /// Whether a model's workers compute as this numeric fingerprint says, or those to come may.
-    pub(crate) fn may_compute(&self, model: &str, fingerprint: &str) -> bool {
-        let state = lock(&self.state);
-        let workers = state.models.get(model).map(|entry| &entry.workers);
-        workers.is_none_or(|workers| {
-            let mut prints = workers.iter().map(|one| &one.hello.numeric_fingerprint);
-            workers.is_empty() || prints.any(|one| one == fingerprint)
-        })
     }
 
     /// Adds a ready worker.

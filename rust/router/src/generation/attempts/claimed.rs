@@ -1,0 +1,90 @@
+//! A record in the hands of its client.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::failover::{Outline, Record, Taken};
+use crate::fleet::{Sharing, TakenOver};
+use crate::generation::live::LiveId;
+use crate::generation::shared::Shared;
+use crate::sync::{lock, now};
+
+/// A record that its client claimed. Dropping it puts it back: its client may ask for something else, or
+/// later.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    shared: Arc<Shared>,
+    taken: Option<Box<Taken>>,
+    sharing: Option<Sharing>,
+    live: Option<LiveId>,
+}
+
+impl Claimed {
+    /// What is claimed, with its name; the record may come later.
+    pub(super) fn new(shared: Arc<Shared>, taken: Option<Box<Taken>>, live: LiveId) -> Self {
+        Self {
+            shared,
+            taken,
+            sharing: None,
+            live: Some(live),
+        }
+    }
+
+    /// The record is of no use any more.
+    pub(super) fn forget(&mut self) {
+        self.taken = None;
+    }
+
+    /// The record; none only while it is being taken over.
+    pub(super) fn record(&self) -> Option<&Record> {
+        self.taken.as_deref().map(|taken| &taken.record)
+    }
+
+    /// What it is made of.
+    pub(super) fn into_parts(mut self) -> Option<(Record, LiveId, Option<Sharing>)> {
+        let live = self.live.take()?;
+        let taken = self.taken.take()?;
+        let mut sharing = self.sharing.take();
+        if let Some(sharing) = &mut sharing {
+            sharing.drops();
+        }
+        Some((taken.record, live, sharing))
+    }
+
+    /// Whether it came from another router.
+    pub(super) fn is_taken_over(&self) -> bool {
+        self.record().is_some_and(|record| record.holder.is_none()) && self.sharing.is_some()
+    }
+
+    /// Goes on from what another router had.
+    pub(super) fn take_over(&mut self, over: TakenOver, now: Instant) {
+        let TakenOver { record, sharing } = over;
+        if let Some(record) = record {
+            if let Some(live) = &self.live {
+                live.is_of(&record.request.namespace, Some(Outline::from(&record)));
+            }
+            self.taken = Some(Box::new(lock(&self.shared.records).taken(record, now)));
+        }
+        self.sharing = Some(sharing);
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        let Some(live) = self.live.take() else { return };
+        let sharing = self.sharing.take();
+        let Some(taken) = self.taken.take() else {
+            return;
+        };
+        let mut taken = *taken;
+        let mut records = lock(&self.shared.records);
+        if !live.is_forgotten() && !live.is_aborted() {
+            if let Some(sharing) = sharing {
+                taken.record.holder = Some(sharing.leave(taken.record.clone()));
+            }
+            records.put_back(taken, now());
+        }
+        drop(records);
+        drop(live);
+    }
+}
