@@ -262,8 +262,12 @@ class Engine:
         Raises:
             EngineError: When the plan is not the open one.
         """
-    def load(self) -> Load:
-        """State after the last call that ran the engine; requests since then count as waiting."""
+    def load(self, *, memory: bool = True) -> Load:
+        """State after the last call that ran the engine; requests since then count as waiting.
+
+        Args:
+            memory: Counts what draft memory holds, too, which takes longer the more namespaces it has.
+        """
     def add_corpus(
         self, path: str | PathLike[str], readers: Sequence[str] | None = None
     ) -> CorpusInfo:
