@@ -201,6 +201,15 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "session",
         "listener",
     ),
+    "rust/router/src/fleet": (
+        "address keys",
+        "entry generations pupils slices wire",
+        "records",
+        "handle",
+        "greeting limits streams",
+        "run",
+        "mod",
+    ),
     "rust/router/src/http": (
         "mod unread unstalled",
         "error server",

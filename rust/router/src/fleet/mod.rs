@@ -5,23 +5,22 @@
 
 mod address;
 mod entry;
-mod follow;
 mod generations;
 mod greeting;
 mod handle;
 mod keys;
 mod limits;
 mod pupils;
+mod records;
 mod run;
-mod share;
+mod slices;
 mod streams;
-mod tend;
 mod wire;
 
 pub(crate) use handle::Fleet;
 pub(crate) use keys::ModelKey;
-pub(crate) use limits::{Account, Counted, Verdict};
 pub(crate) use pupils::{Gone, Pupils};
 pub(crate) use run::run;
+pub(crate) use slices::{Account, Counted, Verdict};
 pub(crate) use streams::{Sharing, TakenOver, Taking};
 pub(crate) use wire::StreamId as Place;

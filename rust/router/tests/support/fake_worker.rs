@@ -11,7 +11,6 @@ pub(crate) use super::byte_tokenizer::END_TOKEN;
 use super::byte_tokenizer::{CHAT_TEMPLATE, tokenizer_json};
 use super::fake_memory::FakeMemory;
 use bytes::Bytes;
-use hyper_util::rt::TokioIo;
 use sha2::{Digest as _, Sha256};
 use spectrie_proto::WORKER_PROTOCOL;
 use spectrie_proto::worker_v1::worker_hub_client::WorkerHubClient;
@@ -20,10 +19,9 @@ use spectrie_proto::worker_v1::{
     Ready, RequestOutput, RequestStats, RouterMessage, Start, StepOutput, TokenLogprob,
     WorkerMessage, router_message, worker_message::Message,
 };
-use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 /// Ids of the fake vocabulary.
@@ -140,7 +138,7 @@ impl FakeWorker {
     ) -> Result<(), Status> {
         let channel = match &self.channel {
             Some(channel) => channel.clone(),
-            None => connect(router).await?,
+            None => super::dial::connect(router).await?,
         };
         let (sender, receiver) = mpsc::unbounded_channel();
         for message in self.greeting() {
@@ -495,25 +493,4 @@ fn send(sender: &mpsc::UnboundedSender<WorkerMessage>, message: Message) -> Resu
     sender
         .send(message)
         .map_err(|_| Status::unavailable("the router is gone"))
-}
-
-/// A channel to `unix:PATH` or `HOST:PORT`.
-///
-/// # Errors
-/// `UNAVAILABLE` if nothing listens there.
-pub async fn connect(address: &str) -> Result<Channel, Status> {
-    let unavailable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
-    let Some(path) = address.strip_prefix("unix:") else {
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(unavailable)?;
-        return endpoint.connect().await.map_err(unavailable);
-    };
-    let path = path.to_owned();
-    let connector = tower::service_fn(move |_| {
-        let path = path.clone();
-        async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
-    });
-    Endpoint::from_static("http://localhost")
-        .connect_with_connector(connector)
-        .await
-        .map_err(unavailable)
 }

@@ -5,6 +5,7 @@ pub mod authority;
 #[path = "../../../request/tests/request/byte_tokenizer.rs"]
 mod byte_tokenizer;
 pub mod collector;
+pub mod dial;
 pub mod fake_memory;
 pub mod fake_redis;
 mod fake_streams;
@@ -148,7 +149,7 @@ impl TestRouter {
 
     pub async fn channel(&self) -> Channel {
         let address = self.bound.grpc.as_deref().unwrap();
-        within(fake_worker::connect(address)).await.unwrap()
+        within(dial::connect(address)).await.unwrap()
     }
 
     pub async fn client(&self) -> InferenceClient<Channel> {
@@ -157,7 +158,7 @@ impl TestRouter {
 
     pub async fn admin_channel(&self) -> Channel {
         let address = self.bound.admin.as_deref().unwrap();
-        within(fake_worker::connect(address)).await.unwrap()
+        within(dial::connect(address)).await.unwrap()
     }
 
     pub async fn admin(&self) -> AdminClient<Channel> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 
-use super::super::keys::{lives, wants};
-use super::super::wire::{Trouble, Wire, items, name};
+use crate::fleet::keys::{lives, wants};
+use crate::fleet::wire::{Trouble, Wire, items, name};
 
 /// How long a router that says nothing more counts as alive. A client that comes from a dead one waits
 /// as long at most.

@@ -5,13 +5,9 @@
 //! router takes a record whose owner let it go, or lives no more ([`TakenOver`]).
 
 mod commands;
-pub(super) mod entry;
-mod pulse;
 mod sharing;
-pub(super) mod table;
 mod take;
 mod tend;
-mod written;
 
 pub(crate) use sharing::Sharing;
 pub(crate) use take::{TakenOver, Taking};

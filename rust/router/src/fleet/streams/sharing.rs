@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use spectrie_request::{ResolvedRequest, wire_name};
 
-use super::super::entry::MAX_NAMESPACE_BYTES;
-use super::super::handle::{Fleet, Link, Shared};
-use super::super::keys::{ModelKey, life_of, stream};
-use super::entry::{End, Entry, Names};
-use super::written::Piece;
 use crate::failover::{Record, RecordedChoice};
+use crate::fleet::entry::MAX_NAMESPACE_BYTES;
+use crate::fleet::handle::{Fleet, Link, Shared};
+use crate::fleet::keys::{ModelKey, life_of, stream};
+use crate::fleet::records::entry::{End, Entry, Names};
+use crate::fleet::records::written::Piece;
 
 /// Says what comes of a stream to whoever takes it over. Nothing here waits. Dropping it withdraws the
 /// stream.

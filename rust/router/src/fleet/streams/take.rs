@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use spectrie_request::wire_name;
 
-use super::super::entry::Unreadable;
-use super::super::handle::{Fleet, Link, Shared};
-use super::super::keys::{ModelKey, stream};
 use super::commands::{Found, Place};
-use super::entry::{Entry, Names};
 use super::sharing::Sharing;
-use super::written::read;
 use crate::failover::{Record, ResumeToken};
+use crate::fleet::entry::Unreadable;
+use crate::fleet::handle::{Fleet, Link, Shared};
+use crate::fleet::keys::{ModelKey, stream};
+use crate::fleet::records::entry::{Entry, Names};
+use crate::fleet::records::written::read;
 
 /// How long Redis may take for one answer. A client that asks here has lost its stream: it waits for
 /// nothing else.

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
-use super::super::handle::Shared;
-use super::super::keys::life_of;
-use super::super::pupils::{Gone, Pupils};
-use super::super::wire::{Trouble, Wire};
 use super::commands::{LEASE, Mode, Place, Written};
-use super::entry::{End, Entry, Turn};
-use super::written::{Piece, head, pieces};
 use crate::failover::Record;
+use crate::fleet::handle::Shared;
+use crate::fleet::keys::life_of;
+use crate::fleet::pupils::{Gone, Pupils};
+use crate::fleet::records::entry::{End, Entry, Turn};
+use crate::fleet::records::written::{Piece, head, pieces};
+use crate::fleet::wire::{Trouble, Wire};
 
 /// Time between turns: what came meanwhile is written at once.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -22,11 +22,7 @@ const BATCH: usize = 128;
 const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// Writes and renews until the connection is lost; gives why.
-pub(in crate::fleet) async fn tend(
-    shared: &Arc<Shared>,
-    pupils: &dyn Pupils,
-    mut wire: Wire,
-) -> Trouble {
+pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wire) -> Trouble {
     let streams = &shared.streams;
     let life = life_of(shared.origin);
     let mut renewed: Option<Instant> = None;
@@ -74,7 +70,7 @@ pub(in crate::fleet) async fn tend(
 ///
 /// # Errors
 /// The connection is lost.
-pub(in crate::fleet) async fn verify(
+pub(crate) async fn verify(
     shared: &Arc<Shared>,
     pupils: &dyn Pupils,
     wire: &Wire,
@@ -105,7 +101,7 @@ pub(in crate::fleet) async fn verify(
 }
 
 /// Beats for ever.
-pub(in crate::fleet) async fn beat(shared: &Shared) {
+pub(crate) async fn beat(shared: &Shared) {
     loop {
         shared.streams.pulse.beat();
         tokio::time::sleep(PERIOD).await;
@@ -113,7 +109,7 @@ pub(in crate::fleet) async fn beat(shared: &Shared) {
 }
 
 /// Says that this router ends: others need not wait.
-pub(in crate::fleet) async fn end_life(shared: &Shared, mut wire: Wire) {
+pub(crate) async fn end_life(shared: &Shared, mut wire: Wire) {
     let life = life_of(shared.origin);
     let _ = tokio::time::timeout(LAST_WORD, wire.end_life(&life)).await;
 }

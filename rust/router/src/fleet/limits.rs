@@ -1,7 +1,5 @@
 //! Limits of API keys over all routers: each draws a slice of a limit ahead, and spends from it.
 
-pub(super) mod slices;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,11 +7,9 @@ use futures_util::future::join_all;
 use redis::{Value, cmd};
 
 use super::handle::{Fleet, Link, Shared};
+use super::slices::{Account, Draw, Verdict};
 use super::wire::{Trouble, Wire, items};
 use crate::sync::lock;
-
-use slices::Draw;
-pub(crate) use slices::{Account, Counted, Verdict};
 
 /// How often slices that are not used are looked for.
 const PERIOD: Duration = Duration::from_secs(1);

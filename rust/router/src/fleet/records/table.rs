@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::super::keys::stream;
 use super::entry::{End, Entry};
 use super::pulse::Pulse;
 use crate::config::LimitsConfig;
+use crate::fleet::keys::stream;
 use crate::sync::lock;
 
 /// What a record stays in Redis longer than it can be asked for: clocks differ, and so do turns.
@@ -18,16 +18,16 @@ const SLACK: Duration = Duration::from_secs(10);
 
 /// Streams that are shared.
 #[derive(Debug)]
-pub(in crate::fleet) struct Streams {
+pub(crate) struct Streams {
     /// How long a record stays in Redis after it was last written.
-    pub(super) lifetime: Duration,
+    pub(crate) lifetime: Duration,
     /// Bytes that all records may take.
-    pub(super) limit: usize,
+    pub(crate) limit: usize,
     num_bytes: AtomicUsize,
     table: Mutex<Table>,
     /// Rings when a stream begins or ends here.
-    pub(super) has_come: Notify,
-    pub(in crate::fleet) pulse: Pulse,
+    pub(crate) has_come: Notify,
+    pub(crate) pulse: Pulse,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ struct Table {
 }
 
 impl Streams {
-    pub(in crate::fleet) fn new(limits: &LimitsConfig) -> Self {
+    pub(crate) fn new(limits: &LimitsConfig) -> Self {
         let window = Duration::from_secs_f64(limits.resume_window_s);
         Self {
             lifetime: window + SLACK,
@@ -59,14 +59,14 @@ impl Streams {
     }
 
     /// Adds a stream that runs here.
-    pub(super) fn add(&self, entry: &Arc<Entry>) {
+    pub(crate) fn add(&self, entry: &Arc<Entry>) {
         lock(&self.table)
             .running
             .insert(entry.key.clone(), entry.clone());
     }
 
     /// A stream runs here no more.
-    pub(super) fn remove(&self, entry: &Arc<Entry>) {
+    pub(crate) fn remove(&self, entry: &Arc<Entry>) {
         let mut table = lock(&self.table);
         let found = table.running.get(&entry.key);
         if found.is_some_and(|found| Arc::ptr_eq(found, entry)) {
@@ -75,29 +75,29 @@ impl Streams {
     }
 
     /// The stream of this key, if it runs here.
-    pub(super) fn find(&self, key: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn find(&self, key: &str) -> Option<Arc<Entry>> {
         lock(&self.table).running.get(key).cloned()
     }
 
     /// The stream of which a worker knows a choice by this name, which has the choice's number at its end.
-    pub(in crate::fleet) fn of_choice(&self, wire_id: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn of_choice(&self, wire_id: &str) -> Option<Arc<Entry>> {
         let (wire_name, _) = wire_id.rsplit_once('.')?;
         self.find(&stream(wire_name))
     }
 
     /// Whether something is still to be written of the stream of this key.
-    pub(super) fn is_due(&self, key: &str) -> bool {
+    pub(crate) fn is_due(&self, key: &str) -> bool {
         lock(&self.table).due.iter().any(|entry| entry.key == key)
     }
 
     /// The streams that run here.
-    pub(super) fn running(&self) -> Vec<Arc<Entry>> {
+    pub(crate) fn running(&self) -> Vec<Arc<Entry>> {
         lock(&self.table).running.values().cloned().collect()
     }
 
     /// Notes what a change of an entry means: how many bytes more it holds, and whether its turn is to
     /// come, at once if it is `urgent`. False if there is no room for it.
-    pub(super) fn changed(
+    pub(crate) fn changed(
         &self,
         entry: &Arc<Entry>,
         (more, is_due): (isize, bool),
@@ -141,32 +141,32 @@ impl Streams {
     }
 
     /// The record of a stream is to go.
-    pub(super) fn withdraw(&self, entry: &Arc<Entry>) {
+    pub(crate) fn withdraw(&self, entry: &Arc<Entry>) {
         let change = entry.give_end(End::Dropped);
         self.changed(entry, change, false);
     }
 
     /// Up to `count` streams whose turn it is.
-    pub(super) fn due(&self, count: usize) -> Vec<Arc<Entry>> {
+    pub(crate) fn due(&self, count: usize) -> Vec<Arc<Entry>> {
         let mut table = lock(&self.table);
         let count = count.min(table.due.len());
         table.due.drain(..count).collect()
     }
 
     /// A stream's last words are written.
-    pub(super) fn was_left(&self, entry: &Arc<Entry>) {
+    pub(crate) fn was_left(&self, entry: &Arc<Entry>) {
         let until = Instant::now() + self.lifetime;
         lock(&self.table).left.push_back((until, entry.clone()));
     }
 
     /// Nothing of a stream is held or written any more.
-    pub(super) fn forget(&self, entry: &Entry) {
+    pub(crate) fn forget(&self, entry: &Entry) {
         let held = entry.stop();
         self.resize(-held.cast_signed());
     }
 
     /// Those that were left and are gone in Redis count no more; those that run stay there.
-    pub(super) fn sweep(&self, now: Instant) {
+    pub(crate) fn sweep(&self, now: Instant) {
         loop {
             let mut table = lock(&self.table);
             if table.left.front().is_none_or(|(until, _)| *until > now) {
@@ -188,7 +188,7 @@ impl Streams {
     }
 
     /// The records of all streams that are meant are to go, whether they run or were left.
-    pub(super) fn withdraw_all(&self, is_meant: impl Fn(&Entry) -> bool) {
+    pub(crate) fn withdraw_all(&self, is_meant: impl Fn(&Entry) -> bool) {
         let table = lock(&self.table);
         let left = table.left.iter().map(|(_, entry)| entry);
         let all = table.running.values().chain(&table.due).chain(left);

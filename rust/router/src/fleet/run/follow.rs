@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use spectrie_proto::worker_v1::Learn;
 
-use super::entry::{Entry, Said, Unreadable};
-use super::handle::{Shared, now_ms};
-use super::keys::ModelKey;
-use super::pupils::Pupils;
-use super::wire::{Found, StreamId, Trouble, Wire};
+use crate::fleet::entry::{Entry, Said, Unreadable};
+use crate::fleet::handle::{Shared, now_ms};
+use crate::fleet::keys::ModelKey;
+use crate::fleet::pupils::Pupils;
+use crate::fleet::wire::{Found, StreamId, Trouble, Wire};
 use crate::sync::lock;
 
 /// Entries of each stream that are read at once.
@@ -167,7 +167,7 @@ impl Shared {
     }
 
     /// Takes what the bus knows of forgotten namespaces; gives what it does not know.
-    pub(super) fn merge(
+    pub(crate) fn merge(
         &self,
         model: &ModelKey,
         found: &BTreeMap<String, u64>,

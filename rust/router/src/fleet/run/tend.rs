@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{Entry, Said};
-use super::handle::Shared;
-use super::keys::ModelKey;
-use super::pupils::Pupils;
-use super::wire::{Trouble, Wire};
+use crate::fleet::entry::{Entry, Said};
+use crate::fleet::handle::Shared;
+use crate::fleet::keys::ModelKey;
+use crate::fleet::pupils::Pupils;
+use crate::fleet::wire::{Trouble, Wire};
 use crate::sync::lock;
 
 /// Time between comparisons with the bus, which may have been flushed.

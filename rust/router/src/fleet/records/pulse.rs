@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A router's pulse.
 #[derive(Debug)]
-pub(in crate::fleet) struct Pulse {
+pub(crate) struct Pulse {
     begun: Instant,
     /// Milliseconds since `begun`.
     last: AtomicU64,
@@ -36,13 +36,13 @@ impl Pulse {
     }
 
     /// Beats; a router that has not for long doubts from now on.
-    pub(super) fn beat(&self) {
+    pub(crate) fn beat(&self) {
         self.is_doubtful();
         self.last.store(self.now_ms(), Ordering::Relaxed);
     }
 
     /// Whether others may have taken over what was this router's.
-    pub(in crate::fleet) fn is_doubtful(&self) -> bool {
+    pub(crate) fn is_doubtful(&self) -> bool {
         if *self.doubt.borrow() {
             return true;
         }
@@ -58,13 +58,13 @@ impl Pulse {
     }
 
     /// It is known again which streams are this router's, or cannot be known now.
-    pub(in crate::fleet) fn is_sure(&self) {
+    pub(crate) fn is_sure(&self) {
         self.last.store(self.now_ms(), Ordering::Relaxed);
         self.doubt.send_replace(false);
     }
 
     /// Waits while it is not known which streams are this router's: a second at most.
-    pub(in crate::fleet) async fn assured(&self) {
+    pub(crate) async fn assured(&self) {
         if !self.is_doubtful() {
             return;
         }

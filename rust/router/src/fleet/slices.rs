@@ -37,7 +37,7 @@ impl Account {
     }
 
     /// Where Redis has it.
-    pub(in crate::fleet) fn key(&self) -> String {
+    pub(super) fn key(&self) -> String {
         let what = match self.counted {
             Counted::Requests => "requests",
             Counted::Tokens => "tokens",
@@ -87,17 +87,17 @@ impl Slice {
 
 /// What is to be asked of Redis for one limit.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::fleet) struct Draw {
-    pub(in crate::fleet) account: Account,
-    pub(in crate::fleet) per_minute: u32,
+pub(super) struct Draw {
+    pub(super) account: Account,
+    pub(super) per_minute: u32,
     /// Spent without having been drawn; negative for what goes back.
-    pub(in crate::fleet) used: i64,
-    pub(in crate::fleet) wanted: u32,
+    pub(super) used: i64,
+    pub(super) wanted: u32,
 }
 
 /// All slices of a router.
 #[derive(Debug, Default)]
-pub(in crate::fleet) struct Slices(BTreeMap<Account, Slice>);
+pub(super) struct Slices(BTreeMap<Account, Slice>);
 
 impl Slices {
     fn slice(&mut self, account: &Account, per_minute: u32, now: Instant) -> &mut Slice {
@@ -112,12 +112,7 @@ impl Slices {
         slice
     }
 
-    pub(in crate::fleet) fn verdict(
-        &mut self,
-        account: &Account,
-        per_minute: u32,
-        now: Instant,
-    ) -> Verdict {
+    pub(super) fn verdict(&mut self, account: &Account, per_minute: u32, now: Instant) -> Verdict {
         let slice = self.slice(account, per_minute, now);
         match slice.dry_until {
             _ if slice.held >= 1.0 => Verdict::Granted,
@@ -127,7 +122,7 @@ impl Slices {
     }
 
     /// Counts what was spent; whether more is to be drawn.
-    pub(in crate::fleet) fn spend(
+    pub(super) fn spend(
         &mut self,
         account: &Account,
         per_minute: u32,
@@ -140,7 +135,7 @@ impl Slices {
     }
 
     /// What is to be drawn, or goes back.
-    pub(in crate::fleet) fn due(&mut self, now: Instant) -> Vec<Draw> {
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Draw> {
         let mut due = Vec::new();
         self.0.retain(|account, slice| {
             let is_idle = now.saturating_duration_since(slice.used_at) >= IDLE;
@@ -170,13 +165,7 @@ impl Slices {
     }
 
     /// Takes what was drawn; `wait` is how long it takes until there is more, if there is nothing.
-    pub(in crate::fleet) fn drawn(
-        &mut self,
-        draw: &Draw,
-        granted: u32,
-        wait: Duration,
-        now: Instant,
-    ) {
+    pub(super) fn drawn(&mut self, draw: &Draw, granted: u32, wait: Duration, now: Instant) {
         let Some(slice) = self.0.get_mut(&draw.account) else {
             return;
         };
@@ -186,7 +175,7 @@ impl Slices {
         }
     }
 
-    pub(in crate::fleet) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 }

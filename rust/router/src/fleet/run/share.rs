@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::entry::{Entry, Said};
-use super::handle::{Queued, Shared, Texts};
-use super::wire::{Trouble, Wire};
+use crate::fleet::entry::{Entry, Said};
+use crate::fleet::handle::{Queued, Shared, Texts};
+use crate::fleet::wire::{Trouble, Wire};
 
 /// Texts that are written at once.
 const BATCH: usize = 32;

@@ -13,13 +13,13 @@ const MAX_WAITING: usize = 4096;
 
 /// A stream that is, or was, this router's.
 #[derive(Debug)]
-pub(in crate::fleet) struct Entry {
-    pub(super) key: String,
+pub(crate) struct Entry {
+    pub(crate) key: String,
     /// As whose it is known: the router's life, and a number that no other stream has.
-    pub(super) owner: String,
-    pub(super) nonce: u64,
-    pub(super) tenant: Option<String>,
-    pub(super) id: String,
+    pub(crate) owner: String,
+    pub(crate) nonce: u64,
+    pub(crate) tenant: Option<String>,
+    pub(crate) id: String,
     /// Its namespace and the generation of that, once they are known.
     of: OnceLock<(String, u64)>,
     state: Mutex<State>,
@@ -45,16 +45,16 @@ struct State {
 
 /// What is to be written.
 #[derive(Debug, Default)]
-pub(super) struct Next {
-    pub(super) whole: Option<Box<Record>>,
-    pub(super) pieces: Vec<Piece>,
+pub(crate) struct Next {
+    pub(crate) whole: Option<Box<Record>>,
+    pub(crate) pieces: Vec<Piece>,
     num_tokens: usize,
-    pub(super) end: Option<End>,
+    pub(crate) end: Option<End>,
 }
 
 /// How a stream's part here ends.
 #[derive(Debug)]
-pub(super) enum End {
+pub(crate) enum End {
     /// Its client may go on with it at any router.
     Left(Box<Record>),
     /// It was not taken after all: others may.
@@ -65,24 +65,24 @@ pub(super) enum End {
 
 /// What to write next.
 #[derive(Debug)]
-pub(super) struct Turn {
-    pub(super) next: Next,
-    pub(super) is_begun: bool,
-    pub(super) num_pieces: u64,
+pub(crate) struct Turn {
+    pub(crate) next: Next,
+    pub(crate) is_begun: bool,
+    pub(crate) num_pieces: u64,
 }
 
 /// Names of an entry.
 #[derive(Debug)]
-pub(super) struct Names {
-    pub(super) key: String,
-    pub(super) tenant: Option<String>,
-    pub(super) id: String,
+pub(crate) struct Names {
+    pub(crate) key: String,
+    pub(crate) tenant: Option<String>,
+    pub(crate) id: String,
 }
 
 impl Entry {
     /// A stream of the router of this life, which is to be written whole first. One that `is_begun` is in
     /// Redis already.
-    pub(super) fn new(names: Names, life: &str, is_begun: bool) -> Self {
+    pub(crate) fn new(names: Names, life: &str, is_begun: bool) -> Self {
         let nonce = rand::random();
         let Names { key, tenant, id } = names;
         Self {
@@ -102,37 +102,37 @@ impl Entry {
     }
 
     /// Notes its namespace, and the generation of that.
-    pub(super) fn is_of(&self, namespace: &str, generation: u64) {
+    pub(crate) fn is_of(&self, namespace: &str, generation: u64) {
         let _ = self.of.set((namespace.to_owned(), generation));
     }
 
-    pub(super) fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.of.get().map_or(0, |(_, generation)| *generation)
     }
 
     /// Whether it is of this namespace.
-    pub(super) fn is_in(&self, namespace: &str) -> bool {
+    pub(crate) fn is_in(&self, namespace: &str) -> bool {
         self.of.get().is_some_and(|(name, _)| name == namespace)
     }
 
     /// Whether it is another router's now.
-    pub(in crate::fleet) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
     }
 
     /// It is another router's; whether that is news.
-    pub(super) fn lose(&self) -> bool {
+    pub(crate) fn lose(&self) -> bool {
         self.stop();
         !self.is_lost.swap(true, Ordering::Relaxed)
     }
 
     /// Whether it is to be written whole.
-    pub(super) fn wants_whole(&self) -> bool {
+    pub(crate) fn wants_whole(&self) -> bool {
         self.wants_whole.load(Ordering::Relaxed)
     }
 
     /// What was written may be gone: it is to be written whole again.
-    pub(super) fn want_whole(&self) {
+    pub(crate) fn want_whole(&self) {
         self.wants_whole.store(true, Ordering::Relaxed);
         let mut state = lock(&self.state);
         state.next.whole = None;
@@ -140,7 +140,7 @@ impl Entry {
     }
 
     /// Takes the whole record. Gives how many bytes more the entry holds now; whether its turn is to come.
-    pub(super) fn give_whole(&self, record: Record) -> (isize, bool) {
+    pub(crate) fn give_whole(&self, record: Record) -> (isize, bool) {
         self.wants_whole.store(false, Ordering::Relaxed);
         let num_bytes = record.num_bytes();
         let mut state = lock(&self.state);
@@ -154,7 +154,7 @@ impl Entry {
     }
 
     /// Takes what came since.
-    pub(super) fn give_piece(&self, piece: Piece) -> (isize, bool) {
+    pub(crate) fn give_piece(&self, piece: Piece) -> (isize, bool) {
         let mut state = lock(&self.state);
         if state.is_over {
             return (0, false);
@@ -171,7 +171,7 @@ impl Entry {
     }
 
     /// Takes its end; nothing comes after it.
-    pub(super) fn give_end(&self, end: End) -> (isize, bool) {
+    pub(crate) fn give_end(&self, end: End) -> (isize, bool) {
         let mut state = lock(&self.state);
         if state.is_over {
             return (0, false);
@@ -193,14 +193,14 @@ impl Entry {
     }
 
     /// Says again that it is in use, if nothing did since `before`; whether its turn is to come.
-    pub(super) fn touch(&self, before: Instant) -> bool {
+    pub(crate) fn touch(&self, before: Instant) -> bool {
         let mut state = lock(&self.state);
         let is_old = state.touched.is_some_and(|touched| touched < before);
         is_old && !state.is_over && state.queue()
     }
 
     /// Its turn: what to write; none if nothing is written any more.
-    pub(super) fn turn(&self) -> Option<Turn> {
+    pub(crate) fn turn(&self) -> Option<Turn> {
         let mut state = lock(&self.state);
         state.is_queued = false;
         state.touched = Some(Instant::now());
@@ -215,14 +215,14 @@ impl Entry {
     }
 
     /// What a turn gave is in Redis, and with it so many pieces.
-    pub(super) fn wrote(&self, num_pieces: u64) {
+    pub(crate) fn wrote(&self, num_pieces: u64) {
         let mut state = lock(&self.state);
         state.is_begun = true;
         state.num_pieces = num_pieces;
     }
 
     /// An end could not be written now: whether it is to be tried again.
-    pub(super) fn give_back(&self, end: End) -> bool {
+    pub(crate) fn give_back(&self, end: End) -> bool {
         let mut state = lock(&self.state);
         if state.is_over || state.next.end.is_some() {
             return false;
@@ -232,7 +232,7 @@ impl Entry {
     }
 
     /// Nothing of it is written any more; gives the bytes that it held.
-    pub(super) fn stop(&self) -> usize {
+    pub(crate) fn stop(&self) -> usize {
         let mut state = lock(&self.state);
         state.is_over = true;
         state.next = Next::default();

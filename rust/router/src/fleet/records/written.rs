@@ -5,18 +5,18 @@ use spectrie_proto::worker_v1::{RequestStats, TokenLogprob};
 use spectrie_proto::{v1, worker_v1};
 use spectrie_request::{OutputOptions, ResolvedRequest};
 
-use super::super::entry::{Unreadable, open, seal};
 use crate::failover::{Blame, Record, RecordedChoice, ResumeToken};
+use crate::fleet::entry::{Unreadable, open, seal};
 
 const MARK: &[u8; 4] = b"spxs";
 
 /// What came of one choice since the piece before.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
-    pub(super) index: u32,
+pub(crate) struct Piece {
+    pub(crate) index: u32,
     /// Tokens before it.
-    pub(super) from: usize,
-    pub(super) choice: RecordedChoice,
+    pub(crate) from: usize,
+    pub(crate) choice: RecordedChoice,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -147,7 +147,7 @@ struct Part {
 }
 
 /// The head of a record, to which pieces with this `nonce` belong. `generation` is that of its namespace.
-pub(super) fn head(record: &Record, nonce: u64, generation: u64) -> Vec<u8> {
+pub(crate) fn head(record: &Record, nonce: u64, generation: u64) -> Vec<u8> {
     let request = &record.request;
     let written = Request {
         request_id: request.request_id.clone(),
@@ -193,7 +193,7 @@ pub(super) fn head(record: &Record, nonce: u64, generation: u64) -> Vec<u8> {
 }
 
 /// The pieces with this number of the head with this `nonce`.
-pub(super) fn pieces(pieces: impl IntoIterator<Item = Piece>, nonce: u64, number: u64) -> Vec<u8> {
+pub(crate) fn pieces(pieces: impl IntoIterator<Item = Piece>, nonce: u64, number: u64) -> Vec<u8> {
     let pieces = pieces.into_iter().map(
         |Piece {
              index,
@@ -228,7 +228,7 @@ pub(super) fn pieces(pieces: impl IntoIterator<Item = Piece>, nonce: u64, number
 ///
 /// # Errors
 /// Anything but what [`head`] and [`pieces`] gave for one record.
-pub(super) fn read(
+pub(crate) fn read(
     head: &[u8],
     written: &[&[u8]],
     token: &ResumeToken,

@@ -1,18 +1,22 @@
 //! Keeps the connection to Redis, and does all that needs it.
 
+mod follow;
+mod share;
+mod tend;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::follow::follow;
-use super::handle::{Fleet, Link, Shared, Texts};
-use super::limits::draw;
-use super::pupils::Pupils;
-use super::share::share;
-use super::streams::{beat, end_life, tend as tend_streams, verify};
-use super::tend::tend;
-use super::wire::{Trouble, Wire};
+use crate::fleet::handle::{Fleet, Link, Shared, Texts};
+use crate::fleet::limits::draw;
+use crate::fleet::pupils::Pupils;
+use crate::fleet::streams::{beat, end_life, tend as tend_streams, verify};
+use crate::fleet::wire::{Trouble, Wire};
+use follow::follow;
+use share::share;
+use tend::tend;
 
 /// First and longest wait before the next attempt to connect.
 const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
