@@ -31,8 +31,13 @@ _MATCHER = re.compile(r'(\w+)(=~|!=|=)"([^"]*)"')
 _GROUPED = re.compile(r"\b(?:by|on) \(([^)]*)\)")
 SCRAPED = {"instance"}
 """Labels that Prometheus adds."""
-UNSEEN = {"spectrie_worker_restarts_total", "spectrie_fleet_dropped_total"}
-"""What appears only when a second worker joins, and beside a Redis that fails."""
+UNSEEN = {
+    "spectrie_worker_restarts_total",
+    "spectrie_fleet_dropped_total",
+    "spectrie_fleet_streams_refused_total",
+    "spectrie_otlp_dropped_spans_total",
+}
+"""What appears only when a second worker joins, and beside a Redis or a collector that fails."""
 SOURCES = "\n".join(
     path.read_text(encoding="utf-8")
     for room in ("router", "types")

@@ -199,7 +199,8 @@ class ScriptedWorker:
                 self._finish(job, pb.FINISH_CANCELLED)
 
     def _answer(self, start: pb.Start) -> None:
-        prompt = bytes(token for token in start.prompt_ids if token < EOS_ID).decode()
+        # Ids that a client made up need not be text.
+        prompt = bytes(token for token in start.prompt_ids if token < EOS_ID).decode(errors="replace")
         text = ANSWER
         if start.sampling.temperature > 0:
             text = f"{start.choice_seed} {text}"

@@ -158,10 +158,10 @@ async fn answer_that_moves_to_another_worker_stays_in_its_trace() {
     assert_eq!((&name[..], whole.events.len()), ("spectrie.failover", 1));
     assert_eq!(failover["error.type"], "worker_died");
     let decodes = of(&spans, "spectrie.decode");
-    assert_eq!(
-        decodes.iter().map(|span| &span.parent).collect::<Vec<_>>(),
-        [&first.id, &second.id]
-    );
+    let parents: Vec<_> = decodes.iter().map(|span| &span.parent).collect();
+    // What a worker sent last can be lost with it, then the other one computes all.
+    let both = [&first.id, &second.id];
+    assert!(parents == both || parents == both[1..], "{parents:?}");
     let counts = decodes
         .iter()
         .map(|span| span.attributes["spectrie.tokens"].parse::<usize>());

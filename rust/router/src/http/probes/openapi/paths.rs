@@ -68,7 +68,7 @@ pub(super) fn paths() -> Map<String, Value> {
     );
     resumed["responses"]["200"] = json!({
         "description": "What follows in the stream.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {"schema": {"description": EVENTS}}},
     });
     resumed["parameters"] = json!([
         {"name": "id", "in": "path", "required": true, "schema": {"type": "string"}},
@@ -109,6 +109,10 @@ pub(super) fn paths() -> Map<String, Value> {
     paths
 }
 
+/// No type is named: readers of the document differ in whether it is that of the text or of an event.
+const EVENTS: &str =
+    "Server-sent events: each `data` is a chunk, an `error`, or `[DONE]` at the end.";
+
 fn get(summary: &str, schema: &Value, failures: &[Failure]) -> Value {
     let mut responses = errors(failures);
     responses.insert("200".into(), json_response("Done.", schema));
@@ -123,7 +127,6 @@ fn open(mut operation: Value) -> Value {
 
 fn generate(summary: &str, request: &str, answer: &str) -> Value {
     let mut responses = errors(&[ANY, GENERATING].concat());
-    let events = "Server-sent events: each `data` is a chunk, an `error`, or `[DONE]` at the end.";
     responses.insert(
         "200".into(),
         json!({
@@ -137,7 +140,7 @@ fn generate(summary: &str, request: &str, answer: &str) -> Value {
             },
             "content": {
                 "application/json": {"schema": of(answer)},
-                "text/event-stream": {"schema": {"type": "string", "description": events}},
+                "text/event-stream": {"schema": {"description": EVENTS}},
             },
         }),
     );
