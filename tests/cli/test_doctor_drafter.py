@@ -64,7 +64,8 @@ def test_a_head_that_ships_is_found_and_measured_when_asked_for(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spectrie.model.drafters.shipped.HEADS", tmp_path / "heads")
-    origin = json.dumps({"model_hash": model_hash(tiny, Measurements(None)), "namespaces": None})
+    values = {"model_hash": model_hash(tiny, Measurements(None)), "namespaces": None}
+    origin = json.dumps(values | {"held_out_top_1": [0.5, 0.4]})
     write_head(tmp_path / "heads/tiny-eagle3", head_tensors(), origin=origin)
     found = line(capsys, str(tiny))
     assert found == "ok   tiny-eagle3, by --drafter auto, which measures it here too"
@@ -72,6 +73,7 @@ def test_a_head_that_ships_is_found_and_measured_when_asked_for(
         found = line(capsys, str(tiny), "--drafter", name)
         assert found.startswith("ok   tiny-eagle3, eagle3 ")
         assert "trained for this model" in found and " ms of upkeep a step" in found
+        assert "; expected here for one request: " in found and "right 50 / 40 % of" in found
 
 
 def test_without_a_head_or_a_model_nothing_is_loaded(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from spectrie.engine.forecast import forecast
 from spectrie.engine.grammars import Grammars
 from spectrie.engine.lazy_tokenizer import LazyTokenizer
 from spectrie.engine.limits import chunk_tokens, draft_threads, max_running
@@ -286,3 +287,6 @@ def _add_drafter(engine: _core.Engine, options: EngineOptions, runner: Runner) -
         )
         engine.set_drafter_upkeep(costs.upkeep_ms)
         log.info("drafter %s: %s", drafter.name, costs)
+        expected = forecast(drafter, *runner.measure_costs())
+        if expected is not None:
+            log.info("drafter %s: %s", drafter.name, expected)

@@ -32,11 +32,13 @@ def check_drafter(drafter: str | None, model: Path | None) -> Check:
         return Check(_NAME, "note", f"{drafter} is checked with a model that is stored")
     if drafter is None:
         return _found(model)
+    from spectrie.engine.forecast import forecast
     from spectrie.model import load_runner
 
     runner = load_runner(model, device="cpu", num_pages=_PAGES, drafter=drafter)
     try:
         info, why_none = runner.drafter, runner.why_no_drafter
+        expected = None if info is None else forecast(info, *runner.measure_costs())
     finally:
         runner.close()
     if info is None:
@@ -45,7 +47,7 @@ def check_drafter(drafter: str | None, model: Path | None) -> Check:
         return Check(
             _NAME, "note", f"{info.line}; tokens stay right, but few drafts may be accepted"
         )
-    return Check(_NAME, "ok", info.line)
+    return Check(_NAME, "ok", info.line if expected is None else f"{info.line}; {expected}")
 
 
 def _found(model: Path) -> Check:
