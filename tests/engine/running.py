@@ -40,14 +40,14 @@ LEVEL_MS = [1, MAX_ROWS], [0.01, 0.02]
 Kind = Literal["native", "python"]
 
 
-def load_tiny_runner(folder: Path, drafter: Path | None = None) -> Runner:
-    """Writes and loads a model with room for 128 pages and `MAX_ROWS` rows."""
+def load_tiny_runner(folder: Path, drafter: Path | None = None, max_rows: int = MAX_ROWS) -> Runner:
+    """Writes and loads a model with room for 128 pages and `max_rows` rows."""
     return load_runner(
         write_tiny_model(folder),
         dtype="float32",
         threads=1,
         num_pages=128,
-        max_batch_rows=MAX_ROWS,
+        max_batch_rows=max_rows,
         drafter="off" if drafter is None else drafter,
     )
 

@@ -68,9 +68,11 @@ def generate(running: RunningLoop, temperature: float, first: int = 1) -> list[l
     return [running.tokens[handle] for handle in handles]
 
 
-def plain(runner: Runner, kind: Kind, temperature: float) -> list[list[int]]:
+def plain(
+    runner: Runner, kind: Kind, temperature: float, limits: dict[str, Any] | None = None
+) -> list[list[int]]:
     """The answers without drafts."""
-    running = RunningLoop(runner, kind, max_batch_rows=MAX_ROWS)
+    running = RunningLoop(runner, kind, **(limits or {"max_batch_rows": MAX_ROWS}))
     answers = generate(running, temperature)
     running.close()
     return answers
@@ -237,14 +239,15 @@ def test_a_drafter_that_fails_is_given_up_with_one_warning(
 def test_a_drafter_that_fails_in_the_native_loop_is_given_up_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runner = load_tiny_runner(tmp_path / "tiny", write_tiny_head(tmp_path / "head"))
+    runner = load_tiny_runner(tmp_path / "tiny", write_tiny_head(tmp_path / "head"), max_rows=4)
     assert runner.native is not None
     # It refuses to answer more rows than it has room for.
-    running = RunningLoop(runner, "native", drafts=True, draft_rows=1000, **ENGINE)
+    limits = {"max_batch_rows": 4, "max_running": 4}
+    running = RunningLoop(runner, "native", drafts=True, draft_rows=1000, **ENGINE | limits)
     with caplog.at_level(logging.WARNING, "spectrie.worker"):
         answers = generate(running, 1.0), generate(running, 1.0, first=11)
     running.close()
-    expected = plain(runner, "native", 1.0)
+    expected = plain(runner, "native", 1.0, limits)
     assert answers == (expected, expected)
     assert [one.levelname for one in caplog.records] == ["WARNING"]
     assert "the drafter failed" in caplog.text
