@@ -76,6 +76,9 @@ class Server(ThreadingHTTPServer):
 
 
 def main() -> None:
+    signal.signal(
+        signal.SIGTERM, lambda *_: os._exit(0)
+    )  # the first process of a container has no other end
     wait_for_model()
     host, _, port = os.environ.get("APP_LISTEN", "127.0.0.1:8080").rpartition(":")
     server = Server((host, int(port)), Handler)

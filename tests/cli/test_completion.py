@@ -75,9 +75,9 @@ def test_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "csh" in capsys.readouterr().err
 
 
-def test_script_is_made_without_torch() -> None:
+def test_script_is_made_without_packages_that_run_models() -> None:
     program = (
-        "import sys; from spectrie.cli import main;"
-        "assert main(['completion', 'zsh']) == 0; assert 'torch' not in sys.modules"
+        "import sys; sys.modules.update(numpy=None, torch=None, safetensors=None, gguf=None);"
+        "from spectrie.cli import main; assert main(['completion', 'zsh']) == 0"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)

@@ -6,8 +6,6 @@ import dataclasses
 
 import pytest
 
-pytest.importorskip("torch")
-
 from spectrie.engine.forecast import forecast
 from spectrie.model.drafters.origin import Origin
 from spectrie.model.runner.drafting import DraftCosts, DrafterInfo

@@ -200,7 +200,9 @@ class ScriptedWorker:
 
     def _answer(self, start: pb.Start) -> None:
         # Ids that a client made up need not be text.
-        prompt = bytes(token for token in start.prompt_ids if token < EOS_ID).decode(errors="replace")
+        prompt = bytes(token for token in start.prompt_ids if token < EOS_ID).decode(
+            errors="replace"
+        )
         text = ANSWER
         if start.sampling.temperature > 0:
             text = f"{start.choice_seed} {text}"

@@ -51,7 +51,7 @@ def main() -> int:
     binary = next(folder.glob("spectrie-*-abi3-*.whl"))
     make_client_wheel(binary, folder)
     (folder / "spectrie.cdx.json").write_bytes(bill_of(binary))
-    _packages(folder, given.uv)
+    _packages(folder, given.uv, binary)
     sums = [f"{_sum(path)}  {path.name}" for path in sorted(folder.iterdir())]
     (folder / "SHA256SUMS").write_text("\n".join([*sums, ""]), encoding="utf-8")
     print(f"{len(sums)} files in {folder}")
@@ -68,7 +68,7 @@ def _core_wheel(folder: Path, profile: str, target: str | None) -> None:
     _run(_PYTHON, "-m", "maturin", *words)
 
 
-def _packages(folder: Path, uv: str) -> None:
+def _packages(folder: Path, uv: str, wheel: Path) -> None:
     """Fetches the wheels of all that spectrie[cpu] asks for, in the versions of requirements.lock."""
     with tempfile.TemporaryDirectory() as scratch:
         environment = Path(scratch) / "venv"
@@ -87,7 +87,8 @@ def _packages(folder: Path, uv: str) -> None:
             _constraints(Path(scratch)),
             "--dest",
             folder,
-            "spectrie[cpu]",
+            # This wheel, whatever an index has under the name.
+            f"spectrie[cpu] @ {wheel.as_uri()}",
         )
 
 

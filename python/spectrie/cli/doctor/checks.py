@@ -18,9 +18,9 @@ from spectrie.cli.doctor.resources import (
     check_memory,
     check_state_dir,
 )
-from spectrie.errors import SpectrieError
+from spectrie.errors import ConfigError, SpectrieError
 from spectrie.model.files.store import entry
-from spectrie.model.machine import bf16_flags, cpu_flags, num_cores
+from spectrie.model.machine import bf16_flags, cpu_flags, num_cores, require_packages
 
 __all__ = ["run_checks"]
 
@@ -36,6 +36,7 @@ def run_checks(asked: Asked) -> Iterator[Check]:
     steps: tuple[tuple[str, Callable[[], Check]], ...] = (
         ("python", _python),
         ("core", _core),
+        ("packages", _packages),
         ("torch", lambda: _torch(device)),
         ("processor", _processor),
         ("memory", check_memory),
@@ -72,9 +73,18 @@ def _core() -> Check:
     return Check("core", "ok", f"spectrie {__version__}")
 
 
+def _packages() -> Check:
+    try:
+        require_packages()
+    except ConfigError as error:
+        # The router needs none of them.
+        return Check("packages", "note", str(error))
+    return Check("packages", "ok", "what runs models on a CPU")
+
+
 def _torch(device: str) -> Check:
     if util.find_spec("torch") is None:
-        text = "missing, so models run on the CPU alone: pip install 'spectrie[worker]' for GPUs"
+        text = "missing, so models run on the CPU at most: pip install 'spectrie[worker]' for GPUs"
         return Check("torch", "fail" if device == "cuda" else "note", text)
     return Check("torch", "ok", metadata.version("torch"))
 

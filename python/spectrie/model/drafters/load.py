@@ -37,7 +37,10 @@ def read_drafter(folder: Path, target: Target) -> Drafter:
         raise ModelError(f"{path} holds a {type(values).__name__}, expected a JSON object")
     weights = Weights(folder)
     kind, ignored = _kind_of(values, weights, path)
-    drafter = kind.read(values, weights, target, folder)
+    try:
+        drafter = kind.read(values, weights, target, folder)
+    except (ValueError, IndexError) as error:
+        raise ModelError(f"{folder}: a tensor has a shape that no drafter has: {error}") from error
     weights.check_all_taken(ignored)
     return replace(drafter, origin=read_origin(weights, str(folder)))
 
