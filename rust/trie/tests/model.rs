@@ -160,11 +160,14 @@ impl World {
             Operation::Push(slot, text) => self.push(slot, &text),
             Operation::Draft(namespace, text) => self.draft(namespace, &text),
             Operation::Forget(namespace) => {
-                let known = self
-                    .memory
-                    .forget(&format!("n{namespace}"))
-                    .expect("a disk");
-                assert!(known || !self.taught.contains_key(&namespace));
+                let name = format!("n{namespace}");
+                let is_held = self.memory.namespaces().iter().any(|it| it.name == name);
+                let known = self.memory.forget(&name).expect("a disk");
+                assert!(known || !is_held);
+                // Text that made room for other text is in no snapshot, and neither is a token alone.
+                let taught = self.taught.get(&namespace);
+                let is_kept = !self.evicted && taught.is_some_and(|taught| taught.num_tokens > 0);
+                assert!(known || !is_kept);
                 self.taught.remove(&namespace);
                 self.saved.remove(&namespace);
                 for running in self.running.values_mut() {
