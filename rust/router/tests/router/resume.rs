@@ -11,6 +11,7 @@ use spectrie_proto::worker_v1::Start;
 use spectrie_router::RouterConfig;
 use tonic::{Code, Request, Status};
 
+mod back;
 mod client;
 mod elsewhere;
 mod mortal;

@@ -77,6 +77,16 @@ impl FakeRedis {
         self.mood.send_replace(mood);
     }
 
+    /// Refuses the scripts that begin with this line, or takes them again.
+    pub fn refuse(&self, script: &str, refuses: bool) {
+        let mut keys = self.keys.lock().unwrap();
+        if refuses {
+            keys.insert(fake_streams::refusal(script), Key::Text);
+        } else {
+            keys.remove(&fake_streams::refusal(script));
+        }
+    }
+
     pub fn flush(&self) {
         self.keys.lock().unwrap().clear();
     }

@@ -7,6 +7,11 @@ use super::fake_redis::{Key, Words, bulk, list};
 
 type Keys = BTreeMap<String, Key>;
 
+/// The key that has a script refused.
+pub(super) fn refusal(script: &str) -> String {
+    format!("refused {script}")
+}
+
 /// Runs the script that its first line names.
 pub(super) fn run(keys: &mut Keys, texts: &[&str], words: &Words) -> Vec<u8> {
     let is_over = |key: &Key| matches!(key, Key::Life(until) if *until <= Instant::now());
@@ -16,6 +21,9 @@ pub(super) fn run(keys: &mut Keys, texts: &[&str], words: &Words) -> Vec<u8> {
     let (names, values) = (&texts[3..3 + num_keys], &words[3 + num_keys..]);
     let arguments = &texts[3 + num_keys..];
     let script = texts[1].lines().next().unwrap();
+    if keys.contains_key(&refusal(script)) {
+        return b"-OOM command not allowed\r\n".to_vec();
+    }
     if script != "-- live" && matches!(keys.get(names[0]), Some(Key::Text)) {
         return b"-WRONGTYPE of key\r\n".to_vec();
     }
@@ -82,20 +90,20 @@ fn write(keys: &mut Keys, name: &str, arguments: &[&str], values: &[Vec<u8>]) ->
 }
 
 fn take(keys: &mut Keys, name: &str, arguments: &[&str]) -> Vec<u8> {
-    let [mine, prefix, digest, _, _, _, wants] = arguments[..] else {
+    let [mine, prefix, digest, _, _, _, wants, own] = arguments[..] else {
         panic!("{arguments:?}")
     };
     let Some(owner) = owner(keys, name) else {
         return list(std::iter::empty());
     };
-    if lives(keys, prefix, &owner) {
+    if owner != own && lives(keys, prefix, &owner) {
         let wishes = format!("{wants}{}", &owner[..32]);
         let wanted = keys.entry(wishes).or_insert(Key::List(Words::new()));
         if !matches!(wanted, Key::List(_)) {
             *wanted = Key::List(Words::new());
         }
         if let Key::List(wanted) = wanted {
-            wanted.push(name.into());
+            wanted.push(format!("{name} {owner}").into_bytes());
         }
         return list([bulk(owner.as_bytes())].into_iter());
     }
@@ -111,10 +119,10 @@ fn take(keys: &mut Keys, name: &str, arguments: &[&str]) -> Vec<u8> {
     list([bulk(owner.as_bytes()), pairs].into_iter())
 }
 
-fn free(keys: &mut Keys, name: &str, life: &str) -> Vec<u8> {
+fn free(keys: &mut Keys, name: &str, wanted: &str) -> Vec<u8> {
     let owner = owner(keys, name);
     if let (Some(owner), Some(Key::Hash(fields))) = (owner, keys.get_mut(name))
-        && owner.starts_with(life)
+        && owner == wanted
     {
         fields.insert(b"o".to_vec(), format!("-{owner}").into_bytes());
     }

@@ -46,18 +46,19 @@ redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1
 ";
 
-/// Takes a record over for whom showed its token, if its owner let it go or is dead; else its owner hears
-/// that it is wanted. Gives nothing, the owner, or the last owner and the record.
+/// Takes a record over for whom showed its token, if its owner let it go or is dead, or is the stream that
+/// the taker itself has the record of; else its owner hears that it is wanted of that owner, and of none who
+/// has it later. Gives nothing, the owner, or the last owner and the record.
 const TAKE: &str = "-- take
 local o = redis.call('HGET', KEYS[1], 'o')
 if not o or redis.call('HGET', KEYS[1], 't') ~= ARGV[3] then return {} end
 local life = string.sub(o, 1, 32)
 local left = redis.call('PTTL', ARGV[2] .. life)
-if string.sub(o, 1, 1) ~= '-' and left > 0 and left < 60000 then
+if o ~= ARGV[8] and string.sub(o, 1, 1) ~= '-' and left > 0 and left < 60000 then
   local list = ARGV[7] .. life
   local kind = redis.call('TYPE', list)['ok']
   if kind ~= 'list' and kind ~= 'none' then redis.call('DEL', list) end
-  if redis.call('LLEN', list) < 1024 then redis.call('RPUSH', list, KEYS[1]) end
+  if redis.call('LLEN', list) < 1024 then redis.call('RPUSH', list, KEYS[1] .. ' ' .. o) end
   redis.call('PEXPIRE', list, ARGV[6])
   return {o}
 end
@@ -69,10 +70,10 @@ redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return {o, all}
 ";
 
-/// Lets go what a router holds and does not know of.
+/// Lets go what an owner holds and its router does not know of.
 const FREE: &str = "-- free
 local o = redis.call('HGET', KEYS[1], 'o')
-if o and string.sub(o, 1, 32) == ARGV[1] then redis.call('HSET', KEYS[1], 'o', '-' .. o) end
+if o == ARGV[1] then redis.call('HSET', KEYS[1], 'o', '-' .. o) end
 return 1
 ";
 
@@ -134,7 +135,8 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Wire {
-    /// Says that the router of this life lives; gives the keys of streams that others want of it.
+    /// Says that the router of this life lives; gives what others want of it: the keys of streams, each with
+    /// its owner as it was asked for.
     pub(super) async fn live(&mut self, life: &str) -> Result<Vec<String>, Trouble> {
         let (key, list) = (lives() + life, wants() + life);
         let mut eval = cmd("EVAL");
@@ -183,17 +185,19 @@ impl Wire {
     }
 
     /// Takes a record over for whom showed the token of this digest, unless it has more than `limit` bytes.
+    /// What the owner `own` had is the taker's already.
     pub(super) async fn take_stream(
         &mut self,
         place: Place<'_>,
         token_digest: &str,
         limit: usize,
+        own: Option<&str>,
     ) -> Result<Found, Trouble> {
         let mut eval = cmd("EVAL");
         eval.arg(TAKE).arg(1).arg(place.key);
         eval.arg(place.owner).arg(lives()).arg(token_digest);
         eval.arg(millis(place.lifetime)).arg(limit);
-        eval.arg(WISH_MS).arg(wants());
+        eval.arg(WISH_MS).arg(wants()).arg(own.unwrap_or_default());
         let mut answer = items(self.ask(&eval, place.key, "hash").await?).into_iter();
         let (owner, fields) = match (answer.next(), answer.next()) {
             (None, _) => return Ok(Found::Nothing),
@@ -208,10 +212,10 @@ impl Wire {
         Ok(Found::Taken(owner, found))
     }
 
-    /// Lets a record go that the router of this life holds.
-    pub(super) async fn free_stream(&mut self, key: &str, life: &str) -> Result<(), Trouble> {
+    /// Lets a record go that this owner holds.
+    pub(super) async fn free_stream(&mut self, key: &str, owner: &str) -> Result<(), Trouble> {
         let mut eval = cmd("EVAL");
-        eval.arg(FREE).arg(1).arg(key).arg(life);
+        eval.arg(FREE).arg(1).arg(key).arg(owner);
         self.ask(&eval, key, "hash").await?;
         Ok(())
     }

@@ -73,6 +73,7 @@ impl Fleet {
             lifetime: shared.streams.lifetime,
         };
         let digest = token.hex_digest();
+        let holder = own.and_then(|own| own.holder.as_deref());
         let patience = if own.is_some() {
             OWN_PATIENCE
         } else {
@@ -82,11 +83,11 @@ impl Fleet {
             let Link::Up(mut wire) = shared.link.borrow().clone() else {
                 return Taking::Nothing;
             };
-            let asked = wire.take_stream(place, &digest, shared.streams.limit);
+            let asked = wire.take_stream(place, &digest, shared.streams.limit, holder);
             match tokio::time::timeout(patience, asked).await {
                 Ok(Ok(Found::Taken(owner, fields))) => {
-                    let holder = own.and_then(|own| own.holder.as_deref());
-                    let is_own = holder.is_some() && owner.strip_prefix('-') == holder;
+                    let owner = owner.strip_prefix('-').unwrap_or(&owner);
+                    let is_own = holder == Some(owner);
                     return match own.filter(|_| is_own) {
                         Some(own) => shared.again(sharing, own),
                         None => shared.taken(sharing, &fields, token),

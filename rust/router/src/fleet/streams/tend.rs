@@ -37,9 +37,9 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
             renewed = Some(Instant::now());
             match wire.live(&life).await {
                 Ok(wanted) => {
-                    for key in wanted {
+                    for wish in wanted {
                         if let Err(trouble @ Trouble::Lost(_)) =
-                            give_up(shared, pupils, &key, &mut wire).await
+                            give_up(shared, pupils, &wish, &mut wire).await
                         {
                             return trouble;
                         }
@@ -133,21 +133,26 @@ fn lose(shared: &Shared, pupils: &dyn Pupils, entry: &Arc<Entry>) {
     pupils.end_stream(entry.tenant.as_deref(), &entry.id, Gone::Lost);
 }
 
-/// Another router wants a stream for its client: where it runs here, it ends and leaves its record.
+/// Another router wants a stream for its client: where it runs here, it ends and leaves its record. A wish
+/// for one that has gone on since, at this router or another, comes too late and means nothing.
 async fn give_up(
     shared: &Shared,
     pupils: &dyn Pupils,
-    key: &str,
+    wish: &str,
     wire: &mut Wire,
 ) -> Result<(), Trouble> {
-    if let Some(entry) = shared.streams.find(key) {
+    let Some((key, owner)) = wish.split_once(' ') else {
+        return Ok(());
+    };
+    let running = shared.streams.find(key);
+    if let Some(entry) = running.filter(|entry| entry.owner == owner) {
         pupils.end_stream(entry.tenant.as_deref(), &entry.id, Gone::Wanted);
         return Ok(());
     }
     if shared.streams.is_due(key) {
         return Ok(());
     }
-    wire.free_stream(key, &life_of(shared.origin)).await
+    wire.free_stream(key, owner).await
 }
 
 /// Writes what is new of a stream.

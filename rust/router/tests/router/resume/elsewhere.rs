@@ -14,14 +14,14 @@ use crate::support::fake_worker::FakeWorker;
 use crate::support::{Message, TestRouter, TestWorker, get, request, within};
 
 /// A worker that stops at its seventh token.
-fn halting() -> FakeWorker {
+pub(super) fn halting() -> FakeWorker {
     FakeWorker {
         freezes_after: Some(6),
         ..FakeWorker::default()
     }
 }
 
-async fn join(redis: &FakeRedis, worker: FakeWorker) -> (TestRouter, TestWorker) {
+pub(super) async fn join(redis: &FakeRedis, worker: FakeWorker) -> (TestRouter, TestWorker) {
     let address = redis.address();
     let router = TestRouter::with(|config| config.fleet.redis = Some(address)).await;
     connected(&router, 1).await;
@@ -30,7 +30,11 @@ async fn join(redis: &FakeRedis, worker: FakeWorker) -> (TestRouter, TestWorker)
 }
 
 /// A client with all that a halting worker gave of each choice, which Redis has too.
-async fn half(mortal: &Mortal, redis: &FakeRedis, asked: v1::GenerateRequest) -> (Client, Events) {
+pub(super) async fn half(
+    mortal: &Mortal,
+    redis: &FakeRedis,
+    asked: v1::GenerateRequest,
+) -> (Client, Events) {
     let num_choices = asked
         .sampling
         .as_ref()
