@@ -24,6 +24,7 @@ pub(crate) struct Entry {
     of: OnceLock<(String, u64)>,
     state: Mutex<State>,
     wants_whole: AtomicBool,
+    was_tried: AtomicBool,
     is_lost: AtomicBool,
 }
 
@@ -97,6 +98,7 @@ impl Entry {
                 ..State::default()
             }),
             wants_whole: AtomicBool::new(true),
+            was_tried: AtomicBool::new(is_begun),
             is_lost: AtomicBool::new(false),
         }
     }
@@ -124,6 +126,11 @@ impl Entry {
     pub(crate) fn lose(&self) -> bool {
         self.stop();
         !self.is_lost.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether Redis may have something of it.
+    pub(crate) fn was_tried(&self) -> bool {
+        self.was_tried.load(Ordering::Relaxed)
     }
 
     /// Whether it is to be written whole.
@@ -181,7 +188,7 @@ impl Entry {
             End::Free => state.num_bytes,
             End::Dropped => 0,
         };
-        if matches!(end, End::Dropped) && !state.is_begun && !state.is_queued {
+        if matches!(end, End::Dropped) && !self.was_tried() && !state.is_queued {
             state.is_over = true;
             return (state.resize(0), false);
         }
@@ -207,6 +214,7 @@ impl Entry {
         if state.is_over {
             return None;
         }
+        self.was_tried.store(true, Ordering::Relaxed);
         Some(Turn {
             next: std::mem::take(&mut state.next),
             is_begun: state.is_begun,
@@ -229,6 +237,17 @@ impl Entry {
         }
         state.next.end = Some(end);
         state.queue()
+    }
+
+    /// Redis is gone, and no text waits for it: of one that has ended Redis is to let go what it has, and one
+    /// that runs is asked for again.
+    pub(crate) fn cut(&self) {
+        let mut state = lock(&self.state);
+        if matches!(state.next.end, Some(End::Left(_))) {
+            state.next.end = Some(End::Free);
+        }
+        drop(state);
+        self.want_whole();
     }
 
     /// Nothing of it is written any more; gives the bytes that it held.

@@ -16,6 +16,9 @@ use crate::sync::lock;
 /// What a record stays in Redis longer than it can be asked for: clocks differ, and so do turns.
 const SLACK: Duration = Duration::from_secs(10);
 
+/// Streams that may wait to be written.
+const MAX_DUE: usize = 65_536;
+
 /// Streams that are shared.
 #[derive(Debug)]
 pub(crate) struct Streams {
@@ -108,6 +111,11 @@ impl Streams {
             return fits;
         }
         let mut table = lock(&self.table);
+        if table.due.len() >= MAX_DUE {
+            drop(table);
+            self.forget(entry);
+            return false;
+        }
         if urgent {
             table.due.push_front(entry.clone());
             drop(table);
@@ -129,6 +137,12 @@ impl Streams {
         before.saturating_add_signed(more)
     }
 
+    /// Bytes that all records take.
+    #[cfg(test)]
+    pub(crate) fn num_bytes(&self) -> usize {
+        self.num_bytes.load(Ordering::Relaxed)
+    }
+
     /// Drops those that were left, the oldest first, until the others fit; whether they do.
     fn make_room(&self) -> bool {
         while self.num_bytes.load(Ordering::Relaxed) > self.limit {
@@ -144,6 +158,14 @@ impl Streams {
     pub(crate) fn withdraw(&self, entry: &Arc<Entry>) {
         let change = entry.give_end(End::Dropped);
         self.changed(entry, change, false);
+    }
+
+    /// Redis is gone: of what waits for it only what it is to let go or drop stays.
+    pub(crate) fn cut(&self) {
+        let mut waiting = lock(&self.table).due.clone();
+        for entry in waiting.drain(..) {
+            entry.cut();
+        }
     }
 
     /// Up to `count` streams whose turn it is.

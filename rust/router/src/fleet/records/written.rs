@@ -343,4 +343,4 @@ impl Part {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -98,6 +98,7 @@ impl Shared {
         let before = self.link.send_replace(Link::Down);
         // It cannot be known which streams are others' now: all go on.
         self.streams.pulse.is_sure();
+        self.streams.cut();
         self.metrics.fleet.set_connected(false);
         if !matches!(before, Link::Down) {
             tracing::warn!(redis = %self.address, reason = %trouble,

@@ -8,6 +8,8 @@ mod commands;
 mod sharing;
 mod take;
 mod tend;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use sharing::Sharing;
 pub(crate) use take::{TakenOver, Taking};

@@ -178,11 +178,21 @@ impl Sharing {
 impl Drop for Sharing {
     fn drop(&mut self) {
         let streams = &self.shared.streams;
-        if let Some(end) = self.otherwise.take() {
-            let change = self.entry.give_end(end);
-            if !streams.changed(&self.entry, change, true) {
-                streams.withdraw(&self.entry);
+        let end = match self.otherwise.take() {
+            end if self.is_up() => end,
+            // No text waits for Redis: what it has of the stream is to be let go or dropped, no more.
+            _ if !self.entry.was_tried() => None,
+            Some(End::Left(_)) => Some(End::Free),
+            end => end,
+        };
+        match end {
+            Some(end) => {
+                let change = self.entry.give_end(end);
+                if !streams.changed(&self.entry, change, true) {
+                    streams.withdraw(&self.entry);
+                }
             }
+            None => streams.forget(&self.entry),
         }
         streams.remove(&self.entry);
     }

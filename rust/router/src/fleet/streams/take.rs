@@ -63,6 +63,9 @@ impl Fleet {
             tenant: tenant.map(str::to_owned),
             id: id.to_owned(),
         };
+        if !matches!(*shared.link.borrow(), Link::Up(_)) {
+            return Taking::Nothing;
+        }
         // From before it is asked for: whatever becomes of the answer, it is let go.
         let mut sharing = Sharing::new(shared, names, true);
         sharing.frees();

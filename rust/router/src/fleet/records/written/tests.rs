@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn record(token: &ResumeToken, num_choices: u32) -> Record {
+pub(crate) fn record(token: &ResumeToken, num_choices: u32) -> Record {
     let request = ResolvedRequest {
         request_id: "id".into(),
         wire_name: "ann/id".into(),
@@ -48,7 +48,7 @@ fn record(token: &ResumeToken, num_choices: u32) -> Record {
     }
 }
 
-fn piece(index: u32, from: usize, tokens: &[u32]) -> Piece {
+pub(crate) fn piece(index: u32, from: usize, tokens: &[u32]) -> Piece {
     let mut blame = Blame::default();
     blame.progressed();
     let choice = RecordedChoice {

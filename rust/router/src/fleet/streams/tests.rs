@@ -1,0 +1,77 @@
+//! What is held of streams for Redis.
+
+use std::sync::Arc;
+
+use super::sharing::Sharing;
+use crate::config::{FleetConfig, LimitsConfig};
+use crate::failover::{Record, ResumeToken};
+use crate::fleet::handle::{Fleet, Link, Shared};
+use crate::fleet::records::entry::{End, Entry, Names};
+use crate::fleet::records::written::tests as written;
+use crate::metrics::Metrics;
+
+fn shared() -> Arc<Shared> {
+    let config = FleetConfig {
+        redis: Some("unix:/nowhere".into()),
+        ..FleetConfig::default()
+    };
+    let metrics = Arc::new(Metrics::new());
+    let made = Fleet::new(&config, &LimitsConfig::default(), None, metrics);
+    made.unwrap().0.0.unwrap()
+}
+
+fn names(id: &str) -> Names {
+    Names {
+        key: id.into(),
+        tenant: None,
+        id: id.into(),
+    }
+}
+
+fn record() -> Record {
+    written::record(&ResumeToken::draw().unwrap(), 1)
+}
+
+/// What waits for its turn.
+fn due(shared: &Shared) -> Vec<Arc<Entry>> {
+    shared.streams.due(100)
+}
+
+#[test]
+fn no_text_waits_for_a_redis_that_is_away() {
+    let shared = shared();
+    shared.link.send_replace(Link::Down);
+    for number in 0..3 {
+        Sharing::new(&shared, names(&number.to_string()), false).leave(record());
+        drop(Sharing::new(&shared, names(&number.to_string()), false));
+    }
+    assert!(due(&shared).is_empty());
+    assert_eq!(shared.streams.num_bytes(), 0);
+    // What Redis has is let go later.
+    Sharing::new(&shared, names("a"), true).leave(record());
+    let waiting = due(&shared);
+    let ends: Vec<_> = waiting
+        .iter()
+        .filter_map(|entry| entry.turn()?.next.end)
+        .collect();
+    assert!(matches!(ends[..], [End::Free]), "{ends:?}");
+}
+
+#[test]
+fn text_that_waits_when_redis_goes_is_given_up() {
+    let shared = shared();
+    let entry = Arc::new(Entry::new(names("a"), "life", true));
+    let change = entry.give_end(End::Left(Box::new(record())));
+    assert!(shared.streams.changed(&entry, change, true));
+    shared.streams.cut();
+    let end = due(&shared)[0].turn().unwrap().next.end;
+    assert!(matches!(end, Some(End::Free)), "{end:?}");
+}
+
+#[test]
+fn what_ends_while_it_is_written_first_is_dropped_there() {
+    let entry = Entry::new(names("a"), "life", false);
+    entry.give_whole(record());
+    assert!(entry.turn().is_some());
+    assert!(entry.give_end(End::Dropped).1);
+}
