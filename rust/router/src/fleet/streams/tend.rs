@@ -52,7 +52,10 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
         }
         let due = streams.due(BATCH);
         let is_full = due.len() == BATCH;
-        let written = due.iter().map(|entry| write(shared, entry, wire.clone()));
+        let written = due.iter().map(|entry| {
+            let pending = Pending::new(shared, entry);
+            write(pending, wire.clone())
+        });
         for (result, entry) in join_all(written).await.into_iter().zip(&due) {
             match result {
                 Ok(Written::Done | Written::Gone) | Err(Trouble::Refused(_)) => {}
@@ -155,9 +158,52 @@ async fn give_up(
     wire.free_stream(key, owner).await
 }
 
+/// A turn under way. Dropping it, whenever that is, gives back what was not written.
+pub(super) struct Pending<'a> {
+    shared: &'a Shared,
+    entry: &'a Arc<Entry>,
+    turn: Option<Turn>,
+    end: Option<End>,
+    is_settled: bool,
+}
+
+impl<'a> Pending<'a> {
+    pub(super) fn new(shared: &'a Shared, entry: &'a Arc<Entry>) -> Self {
+        let mut turn = entry.turn();
+        Self {
+            shared,
+            entry,
+            end: turn.as_mut().and_then(|turn| turn.next.end.take()),
+            is_settled: turn.is_none(),
+            turn,
+        }
+    }
+
+    /// Redis has answered.
+    fn settle(&mut self) {
+        self.is_settled = true;
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if self.is_settled {
+            return;
+        }
+        match self.end.take() {
+            Some(end) => {
+                let is_due = self.entry.give_back(end);
+                self.shared.streams.changed(self.entry, (0, is_due), false);
+            }
+            None => self.entry.want_whole(),
+        }
+    }
+}
+
 /// Writes what is new of a stream.
-async fn write(shared: &Shared, entry: &Arc<Entry>, mut wire: Wire) -> Result<Written, Trouble> {
-    let Some(turn) = entry.turn() else {
+async fn write(mut pending: Pending<'_>, mut wire: Wire) -> Result<Written, Trouble> {
+    let (shared, entry) = (pending.shared, pending.entry);
+    let Some(turn) = pending.turn.take() else {
         return Ok(Written::Done);
     };
     let Turn {
@@ -166,15 +212,17 @@ async fn write(shared: &Shared, entry: &Arc<Entry>, mut wire: Wire) -> Result<Wr
         num_pieces,
     } = turn;
     let place = place(shared, entry);
-    if let Some(end) = next.end {
-        let written = write_end(entry, &end, is_begun, place, &mut wire).await;
-        match (&written, end) {
-            (Ok(Written::Done), End::Left(_)) => shared.streams.was_left(entry),
-            (Err(_), end) if matches!(written, Err(Trouble::Lost(_))) => {
-                let is_due = entry.give_back(end);
-                shared.streams.changed(entry, (0, is_due), false);
-            }
-            _ => shared.streams.forget(entry),
+    if let Some(end) = &pending.end {
+        let is_left = matches!(end, End::Left(_));
+        let written = write_end(entry, end, is_begun, place, &mut wire).await;
+        if matches!(written, Err(Trouble::Lost(_))) {
+            return written;
+        }
+        pending.settle();
+        if is_left && matches!(written, Ok(Written::Done)) {
+            shared.streams.was_left(entry);
+        } else {
+            shared.streams.forget(entry);
         }
         // What has ended here is lost to none.
         return written.map(|_| Written::Done);
@@ -192,6 +240,7 @@ async fn write(shared: &Shared, entry: &Arc<Entry>, mut wire: Wire) -> Result<Wr
         (Mode::Add, fields, num_pieces)
     };
     let written = wire.write_stream(place, mode, &fields).await;
+    pending.settle();
     match &written {
         Ok(Written::Done) => entry.wrote(num_pieces),
         Ok(Written::Foreign) if mode == Mode::New => {

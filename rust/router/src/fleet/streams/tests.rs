@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::sharing::Sharing;
+use super::tend::Pending;
 use crate::config::{FleetConfig, LimitsConfig};
 use crate::failover::{Record, ResumeToken};
 use crate::fleet::handle::{Fleet, Link, Shared};
@@ -74,4 +75,20 @@ fn what_ends_while_it_is_written_first_is_dropped_there() {
     entry.give_whole(record());
     assert!(entry.turn().is_some());
     assert!(entry.give_end(End::Dropped).1);
+}
+
+#[test]
+fn turn_that_is_broken_off_loses_nothing() {
+    let shared = shared();
+    let entry = Arc::new(Entry::new(names("a"), "life", true));
+    entry.give_whole(record());
+    assert!(!entry.wants_whole());
+    drop(Pending::new(&shared, &entry));
+    assert!(entry.wants_whole());
+    // Its end is still to be written, and in its turn.
+    entry.give_end(End::Dropped);
+    drop(Pending::new(&shared, &entry));
+    let waiting = due(&shared);
+    let end = waiting[0].turn().unwrap().next.end;
+    assert!(matches!(end, Some(End::Dropped)), "{end:?}");
 }
