@@ -1,6 +1,6 @@
 //! Whether this router ran all the time: one that was stopped may have lost its streams to others.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -18,6 +18,8 @@ pub(crate) struct Pulse {
     /// Milliseconds since `begun`.
     last: AtomicU64,
     doubt: watch::Sender<bool>,
+    /// Whether Redis is to be asked which streams are this router's.
+    must_ask: AtomicBool,
 }
 
 impl Default for Pulse {
@@ -26,6 +28,7 @@ impl Default for Pulse {
             begun: Instant::now(),
             last: AtomicU64::new(0),
             doubt: watch::Sender::new(false),
+            must_ask: AtomicBool::new(false),
         }
     }
 }
@@ -52,6 +55,7 @@ impl Pulse {
         let is_late = u128::from(gap) > DOUBTFUL.as_millis();
         if is_late {
             // Before the next beat hides it.
+            self.must_ask.store(true, Ordering::Relaxed);
             self.doubt.send_replace(true);
         }
         is_late
@@ -59,6 +63,16 @@ impl Pulse {
 
     /// It is known again which streams are this router's, or cannot be known now.
     pub(crate) fn is_sure(&self) {
+        self.must_ask.store(false, Ordering::Relaxed);
+        self.end_doubt();
+    }
+
+    /// Whether Redis is to be asked which streams are this router's.
+    pub(crate) fn must_ask(&self) -> bool {
+        self.is_doubtful() || self.must_ask.load(Ordering::Relaxed)
+    }
+
+    fn end_doubt(&self) {
         self.last.store(self.now_ms(), Ordering::Relaxed);
         self.doubt.send_replace(false);
     }
@@ -70,7 +84,10 @@ impl Pulse {
         }
         let mut doubt = self.doubt.subscribe();
         let sure = doubt.wait_for(|is_doubtful| !is_doubtful);
-        let _ = tokio::time::timeout(PATIENCE, sure).await;
+        if tokio::time::timeout(PATIENCE, sure).await.is_err() {
+            // What does not answer in time is not waited for again at each message; it is still asked.
+            self.end_doubt();
+        }
     }
 }
 
@@ -90,5 +107,15 @@ mod tests {
         assert!(pulse.is_doubtful());
         pulse.is_sure();
         assert!(!*pulse.doubt.borrow());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn doubt_that_no_one_can_end_is_waited_for_once() {
+        let pulse = Pulse::default();
+        pulse.must_ask.store(true, Ordering::Relaxed);
+        pulse.doubt.send_replace(true);
+        pulse.assured().await;
+        assert!(!*pulse.doubt.borrow());
+        assert!(pulse.must_ask());
     }
 }

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 
 use super::commands::{LEASE, Mode, Place, Written};
 use crate::failover::Record;
-use crate::fleet::handle::Shared;
+use crate::fleet::handle::{Link, Shared};
 use crate::fleet::keys::life_of;
 use crate::fleet::pupils::{Gone, Pupils};
 use crate::fleet::records::entry::{End, Entry, Turn};
@@ -28,7 +28,7 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
     let mut renewed: Option<Instant> = None;
     loop {
         // Before a wish of who has a stream already ends it as if it were this router's.
-        if streams.pulse.is_doubtful()
+        if streams.pulse.must_ask()
             && let Err(trouble) = verify(shared, pupils, &wire).await
         {
             return trouble;
@@ -106,7 +106,13 @@ pub(crate) async fn verify(
 /// Beats for ever.
 pub(crate) async fn beat(shared: &Shared) {
     loop {
-        shared.streams.pulse.beat();
+        let pulse = &shared.streams.pulse;
+        if matches!(*shared.link.borrow(), Link::Up(_)) {
+            pulse.beat();
+        } else {
+            // No one can be asked: serving goes before.
+            pulse.is_sure();
+        }
         tokio::time::sleep(PERIOD).await;
     }
 }
