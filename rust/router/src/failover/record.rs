@@ -56,7 +56,7 @@ pub(crate) struct RecordedChoice {
     pub(crate) logprobs: Vec<TokenLogprob>,
     /// Those of the prompt, as far as they came.
     pub(crate) prompt_logprobs: Vec<TokenLogprob>,
-    /// Numeric fingerprint under which the first tokens were computed.
+    /// Numeric fingerprint under which the first tokens were computed, or are to be.
     pub(crate) fingerprint: Option<String>,
     pub(crate) numerics_changed: bool,
     /// Sums over its attempts.

@@ -103,7 +103,10 @@ impl Generation {
         let record = claimed.record().ok_or_else(unknown)?;
         let admitted = self
             .admit(record, resume, caller)
-            .and_then(|admitted| self.check_numerics(&claimed, record).map(|()| admitted))
+            .and_then(|admitted| {
+                self.check_numerics(&claimed, record, &admitted.marks)?;
+                Ok(admitted)
+            })
             .map_err(|error| error.of_request(record.id()))?;
         let (record, live, sharing) = claimed.into_parts().ok_or_else(unknown)?;
         self.run_again((record, live, sharing), admitted, resume, caller)
@@ -138,14 +141,19 @@ impl Generation {
     }
 
     /// Refuses a stream of another router whose tokens would be others here.
-    fn check_numerics(&self, claimed: &Claimed, record: &Record) -> Result<(), RequestError> {
+    fn check_numerics(
+        &self,
+        claimed: &Claimed,
+        record: &Record,
+        marks: &[Mark],
+    ) -> Result<(), RequestError> {
         if !claimed.is_taken_over() || record.has_ended() {
             return Ok(());
         }
-        let mut prints = record
-            .choices
-            .iter()
-            .filter_map(|choice| choice.fingerprint.as_deref());
+        let choices = record.choices.iter().zip(marks);
+        let begun =
+            choices.filter(|(choice, mark)| !choice.emitted.is_empty() || mark.position > 0);
+        let mut prints = begun.filter_map(|(choice, _)| choice.fingerprint.as_deref());
         let registry = &self.shared.registry;
         let Some(other) = prints.find(|print| !registry.may_compute(&record.model, print)) else {
             return Ok(());

@@ -127,7 +127,9 @@ impl Replay<'_> {
         choice.emitted = recorded.emitted;
         choice.tally = Tally::resumed(recorded.stats, num_tokens, now);
         choice.blame = recorded.blame;
-        choice.fingerprint = recorded.fingerprint;
+        // Where no one has tokens of it, any worker's will do.
+        let has_tokens = num_tokens > 0 || mark > 0;
+        choice.fingerprint = recorded.fingerprint.filter(|_| has_tokens);
         choice.numerics_changed = recorded.numerics_changed;
         choice.prompt_logprobs = recorded.prompt_logprobs;
         if let Some(end) = &recorded.end {

@@ -90,6 +90,11 @@ impl Choice {
         };
         let kept = self.kept.as_ref();
         let logprobs = kept.and_then(|kept| kept.logprobs.get(from..));
+        // Its first tokens may reach the client before anyone hears of them.
+        let fingerprint = self.fingerprint.as_ref().or_else(|| {
+            let guard = self.place.guard()?;
+            Some(&guard.worker().hello.numeric_fingerprint)
+        });
         RecordedChoice {
             attempt: self.attempt,
             emitted: self.emitted.get(from..).unwrap_or_default().to_vec(),
@@ -103,7 +108,7 @@ impl Choice {
             } else {
                 Vec::new()
             },
-            fingerprint: self.fingerprint.clone(),
+            fingerprint: fingerprint.cloned(),
             numerics_changed: self.numerics_changed,
             stats,
             blame: self.blame.clone(),

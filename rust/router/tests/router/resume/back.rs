@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use spectrie_proto::v1;
+use tonic::Code;
 
 use super::client::Client;
-use super::elsewhere::{halting, join};
+use super::elsewhere::{change, half, halting, join};
 use super::mortal::{Mortal, metric};
 use super::{TEXT, begin, resume, whole};
 use crate::support::fake_redis::{FakeRedis, Key};
@@ -28,6 +29,39 @@ fn slow() -> FakeWorker {
         step_time: Duration::from_millis(10),
         ..FakeWorker::default()
     }
+}
+
+/// Takes the pieces of the record, as if its last words had not come.
+fn forget_tokens(redis: &FakeRedis) {
+    change(redis, |fields| {
+        fields.retain(|field, _| !field.starts_with(b"p") || field == b"p0");
+    });
+}
+
+#[tokio::test]
+async fn tokens_that_only_the_client_has_bind_the_stream_to_their_numerics() {
+    let redis = FakeRedis::start();
+    let other = FakeWorker {
+        fingerprint: "other".into(),
+        ..FakeWorker::default()
+    };
+    let (second, _second_worker) = join(&redis, other).await;
+    let mut first = Mortal::start(&redis).await;
+    let _first_worker = first.router.worker(halting()).await;
+    let (client, _events) = half(&first, &redis, request(TEXT)).await;
+    first.kill(&redis);
+    forget_tokens(&redis);
+    let refused = resume(&second, client.resume()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    // One that has none of them may have others.
+    let anew = v1::ResumeStreamRequest {
+        starting_after: Vec::new(),
+        ..client.resume()
+    };
+    let mut events = resume(&second, anew).await.unwrap();
+    let mut anew = Client::default();
+    anew.read(&mut events, usize::MAX).await.unwrap();
+    assert!(!anew.choices[&0].finished[0].numerics_changed);
 }
 
 /// Key and owner of the only record, once it is written.

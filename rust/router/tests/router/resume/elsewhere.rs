@@ -62,11 +62,11 @@ pub(super) async fn half(
     (client, events)
 }
 
-type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(super) type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
 type Spoil = fn(&mut Fields);
 
 /// Changes the fields of all records.
-fn change(redis: &FakeRedis, change: impl Fn(&mut Fields)) {
+pub(super) fn change(redis: &FakeRedis, change: impl Fn(&mut Fields)) {
     for (name, key) in redis.keys.lock().unwrap().iter_mut() {
         if let Key::Hash(fields) = key
             && name.contains(":stream:")
