@@ -5,11 +5,15 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use super::written::Piece;
-use crate::failover::Record;
+use crate::failover::{Record, RecordedChoice};
 use crate::sync::lock;
 
 /// Tokens that may wait to be written; a stream with more is written whole instead.
 const MAX_WAITING: usize = 4096;
+/// About what a piece takes beside what it adds.
+const PIECE_BYTES: usize = 48;
+/// Pieces in Redis; a stream with more is written whole again, which takes less there.
+const MAX_PIECES: u64 = 256;
 
 /// A stream that is, or was, this router's.
 #[derive(Debug)]
@@ -172,7 +176,9 @@ impl Entry {
             self.want_whole();
             return (0, false);
         }
-        let num_bytes = state.num_bytes + piece.choice.num_bytes();
+        // The choice itself is held once, however many pieces add to it.
+        let added = piece.choice.num_bytes() - size_of::<RecordedChoice>() + PIECE_BYTES;
+        let num_bytes = state.num_bytes + added;
         state.next.pieces.push(piece);
         (state.resize(num_bytes), state.queue())
     }
@@ -227,6 +233,10 @@ impl Entry {
         let mut state = lock(&self.state);
         state.is_begun = true;
         state.num_pieces = num_pieces;
+        drop(state);
+        if num_pieces >= MAX_PIECES {
+            self.want_whole();
+        }
     }
 
     /// An end could not be written now: whether it is to be tried again.

@@ -92,3 +92,22 @@ fn turn_that_is_broken_off_loses_nothing() {
     let end = waiting[0].turn().unwrap().next.end;
     assert!(matches!(end, Some(End::Dropped)), "{end:?}");
 }
+
+#[test]
+fn each_message_takes_little_more_than_its_tokens() {
+    let shared = shared();
+    let entry = Arc::new(Entry::new(names("a"), "life", true));
+    entry.give_whole(record());
+    let (mut more, count) = (0, 200);
+    for number in 0..count {
+        more += entry.give_piece(written::piece(0, number, &[1])).0;
+    }
+    assert!(more < 100 * count.cast_signed(), "{more}");
+    drop(entry.turn());
+    entry.wrote(255);
+    assert!(!entry.wants_whole());
+    // So many are put together, and counted again.
+    entry.wrote(256);
+    assert!(entry.wants_whole());
+    assert!(due(&shared).is_empty());
+}
