@@ -222,7 +222,7 @@ impl Run {
         });
         let count = choice.num_tokens();
         // Those that its client had from another router were counted there.
-        let num_tokens = count - before.max(choice.mark.position.min(count));
+        let num_tokens = count - before.max(choice.mark.counted.min(count));
         if num_tokens > 0 {
             call.stepped(attempt, num_tokens, now);
         }

@@ -7,6 +7,8 @@ use spectrie_request::AnswerDelta;
 pub(in crate::generation) struct Mark {
     /// It has the events up to this.
     pub(in crate::generation) position: u32,
+    /// Tokens up to this were counted where it got them: it may say that it has more than it has.
+    pub(in crate::generation) counted: u32,
     /// Whether these come again.
     pub(in crate::generation) repeats: bool,
 }
@@ -56,6 +58,7 @@ mod tests {
     fn no_event_is_on_both_sides_of_a_mark() {
         let mark = Mark {
             position: 5,
+            counted: 0,
             repeats: false,
         };
         for (before, num_had) in [(0, 3), (3, 2), (4, 1), (5, 0), (9, 0)] {

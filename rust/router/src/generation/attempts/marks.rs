@@ -22,6 +22,7 @@ impl Outline {
     fn marks(&self, resume: &Resume) -> Result<Vec<Mark>, RequestError> {
         let mark = Mark {
             position: 0,
+            counted: 0,
             repeats: resume.repeats,
         };
         let mut marks = vec![mark; self.num_tokens.len()];

@@ -88,6 +88,10 @@ impl Run {
     }
 }
 
+/// Tokens that a client may have had and a record not, at the most: those of the last moments before its
+/// router ended. What it says to have beyond them is charged as any.
+const MAX_UNWRITTEN: u32 = 512;
+
 /// One choice of a record.
 struct Replay<'a> {
     resolved: &'a Resolved,
@@ -112,7 +116,10 @@ impl Replay<'_> {
         } = self;
         let num_tokens = recorded.emitted.len() as u32;
         let mut choice = Choice::new(resolved, index, Place::Done, now)?;
-        choice.mark = mark;
+        choice.mark = Mark {
+            counted: mark.position.min(num_tokens.saturating_add(MAX_UNWRITTEN)),
+            ..mark
+        };
         let mark = mark.position;
         let split = mark.min(num_tokens) as usize;
         let has_ended = recorded.end.is_some();

@@ -64,6 +64,44 @@ async fn tokens_that_only_the_client_has_bind_the_stream_to_their_numerics() {
     assert!(!anew.choices[&0].finished[0].numerics_changed);
 }
 
+#[tokio::test]
+async fn position_that_no_record_bears_out_is_charged() {
+    let redis = FakeRedis::start();
+    let roomy = FakeWorker {
+        max_context: 2048,
+        ..FakeWorker::default()
+    };
+    let (second, _second_worker) = join(&redis, roomy.clone()).await;
+    let mut first = Mortal::start(&redis).await;
+    let halting = FakeWorker {
+        max_context: 2048,
+        ..halting()
+    };
+    let _first_worker = first.router.worker(halting).await;
+    let mut asked = request(TEXT);
+    asked.stopping = Some(v1::Stopping {
+        max_tokens: Some(1000),
+        ignore_eos: Some(true),
+        ..Default::default()
+    });
+    let (client, _events) = half(&first, &redis, asked).await;
+    first.kill(&redis);
+    forget_tokens(&redis);
+    let ahead = v1::ResumeStreamRequest {
+        starting_after: vec![v1::StreamPosition {
+            index: 0,
+            position: 1000,
+        }],
+        ..client.resume()
+    };
+    let mut events = resume(&second, ahead).await.unwrap();
+    let mut rest = Client::default();
+    rest.read(&mut events, usize::MAX).await.unwrap();
+    assert!(rest.choices[&0].token_ids.is_empty());
+    let generated = "spectrie_generated_tokens_total";
+    assert_eq!(metric(&second, generated).await, 1000 - 512);
+}
+
 /// Key and owner of the only record, once it is written.
 async fn owned(redis: &FakeRedis) -> (String, String) {
     within(async {
