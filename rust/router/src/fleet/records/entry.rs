@@ -186,7 +186,8 @@ impl Entry {
     /// Takes its end; nothing comes after it.
     pub(crate) fn give_end(&self, end: End) -> (isize, bool) {
         let mut state = lock(&self.state);
-        if state.is_over {
+        // What is withdrawn stays so.
+        if state.is_over || matches!(state.next.end, Some(End::Dropped)) {
             return (0, false);
         }
         let num_bytes = match &end {
@@ -242,7 +243,8 @@ impl Entry {
     /// An end could not be written now: whether it is to be tried again.
     pub(crate) fn give_back(&self, end: End) -> bool {
         let mut state = lock(&self.state);
-        if state.is_over || state.next.end.is_some() {
+        let is_last = state.next.end.is_none() || matches!(end, End::Dropped);
+        if state.is_over || !is_last {
             return false;
         }
         state.next.end = Some(end);

@@ -111,3 +111,14 @@ fn each_message_takes_little_more_than_its_tokens() {
     assert!(entry.wants_whole());
     assert!(due(&shared).is_empty());
 }
+
+#[test]
+fn withdrawn_stream_is_not_freed_after_all() {
+    let shared = shared();
+    let sharing = Sharing::new(&shared, names("a"), true);
+    let entry = sharing.entry().clone();
+    shared.streams.withdraw(&entry);
+    sharing.let_go();
+    let end = entry.turn().unwrap().next.end;
+    assert!(matches!(end, Some(End::Dropped)), "{end:?}");
+}

@@ -83,6 +83,8 @@ impl Drop for Claimed {
                 taken.record.holder = Some(sharing.leave(taken.record.clone()));
             }
             records.put_back(taken, now());
+        } else if let Some(mut sharing) = sharing {
+            sharing.drops();
         }
         drop(records);
         drop(live);
