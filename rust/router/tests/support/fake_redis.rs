@@ -81,9 +81,22 @@ impl FakeRedis {
     pub fn refuse(&self, script: &str, refuses: bool) {
         let mut keys = self.keys.lock().unwrap();
         if refuses {
-            keys.insert(fake_streams::refusal(script), Key::Text);
+            keys.insert(fake_streams::refusal(script), Key::List(Words::new()));
         } else {
             keys.remove(&fake_streams::refusal(script));
+        }
+    }
+
+    /// How many of these were refused since.
+    pub fn num_refused(&self, script: &str) -> usize {
+        match self
+            .keys
+            .lock()
+            .unwrap()
+            .get(&fake_streams::refusal(script))
+        {
+            Some(Key::List(refused)) => refused.len(),
+            _ => 0,
         }
     }
 

@@ -21,7 +21,8 @@ pub(super) fn run(keys: &mut Keys, texts: &[&str], words: &Words) -> Vec<u8> {
     let (names, values) = (&texts[3..3 + num_keys], &words[3 + num_keys..]);
     let arguments = &texts[3 + num_keys..];
     let script = texts[1].lines().next().unwrap();
-    if keys.contains_key(&refusal(script)) {
+    if let Some(Key::List(refused)) = keys.get_mut(&refusal(script)) {
+        refused.push(names[0].into());
         return b"-OOM command not allowed\r\n".to_vec();
     }
     if script != "-- live" && matches!(keys.get(names[0]), Some(Key::Text)) {
@@ -64,11 +65,13 @@ fn write(keys: &mut Keys, name: &str, arguments: &[&str], values: &[Vec<u8>]) ->
     let owner = owner(keys, name);
     let other = owner.as_deref();
     let other = other.filter(|owner| owner.strip_prefix('-').unwrap_or(owner) != mine);
+    let is_held = |other: &str| {
+        let is_own = mode == "new" && other[..32] == mine[..32];
+        lives(keys, prefix, other) && !is_own
+    };
     match mode {
-        "new" if other.is_some_and(|other| lives(keys, prefix, other)) => {
-            return b":-1\r\n".to_vec();
-        }
-        "new" => {}
+        "new" | "left" if other.is_some_and(is_held) => return b":-1\r\n".to_vec(),
+        "new" | "left" => {}
         _ if other.is_some() => return b":-1\r\n".to_vec(),
         "again" => {}
         _ if owner.is_none() => return b":0\r\n".to_vec(),
@@ -96,6 +99,12 @@ fn take(keys: &mut Keys, name: &str, arguments: &[&str]) -> Vec<u8> {
     let Some(owner) = owner(keys, name) else {
         return list(std::iter::empty());
     };
+    let Some(Key::Hash(fields)) = keys.get(name) else {
+        panic!("{name}")
+    };
+    if fields.get(&b"t"[..]).map(Vec::as_slice) != Some(digest.as_bytes()) {
+        return list(std::iter::empty());
+    }
     if owner != own && lives(keys, prefix, &owner) {
         let wishes = format!("{wants}{}", &owner[..32]);
         let wanted = keys.entry(wishes).or_insert(Key::List(Words::new()));
@@ -110,9 +119,6 @@ fn take(keys: &mut Keys, name: &str, arguments: &[&str]) -> Vec<u8> {
     let Some(Key::Hash(fields)) = keys.get_mut(name) else {
         panic!("{name}")
     };
-    if fields.get(&b"t"[..]).map(Vec::as_slice) != Some(digest.as_bytes()) {
-        return list(std::iter::empty());
-    }
     let pairs = fields.iter();
     let pairs = list(pairs.flat_map(|(field, value)| [bulk(field), bulk(value)]));
     fields.insert(b"o".to_vec(), mine.into());

@@ -24,7 +24,8 @@ redis.call('DEL', KEYS[2])
 return wanted
 ";
 
-/// Writes to a record as its owner. A new one takes the place of any whose owner is gone. Gives 1; 0 if the
+/// Writes to a record as its owner. A new one takes the place of any whose owner is gone, or was of the same
+/// router, which has ended it: its last words may come later, and are then none's. Gives 1; 0 if the
 /// record to add to is gone; -1 if it is another's.
 const WRITE: &str = "-- write
 local function lives(life)
@@ -34,12 +35,13 @@ end
 local o = redis.call('HGET', KEYS[1], 'o')
 local mine, mode = ARGV[1], ARGV[4]
 local is_mine = o == mine or o == '-' .. mine
-if mode == 'new' then
-  if o and not is_mine and string.sub(o, 1, 1) ~= '-'
-    and lives(string.sub(o, 1, 32)) then return -1 end
+if mode == 'new' or mode == 'left' then
+  local life = o and string.sub(o, 1, 32)
+  if o and not is_mine and string.sub(o, 1, 1) ~= '-' and lives(life)
+    and (mode == 'left' or life ~= string.sub(mine, 1, 32)) then return -1 end
 elseif o and not is_mine then return -1
 elseif not o and mode ~= 'again' then return 0 end
-if mode == 'new' or mode == 'again' or mode == 'drop' then redis.call('DEL', KEYS[1]) end
+if mode ~= 'add' then redis.call('DEL', KEYS[1]) end
 if mode == 'drop' then return 1 end
 for i = 5, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
@@ -82,6 +84,8 @@ return 1
 pub(super) enum Mode {
     /// It begins.
     New,
+    /// It begins and has ended already.
+    Left,
     /// It is written whole again.
     Again,
     /// Fields are added; without any, it only stays.
@@ -94,6 +98,7 @@ impl Mode {
     fn name(self) -> &'static str {
         match self {
             Self::New => "new",
+            Self::Left => "left",
             Self::Again => "again",
             Self::Add => "add",
             Self::Drop => "drop",

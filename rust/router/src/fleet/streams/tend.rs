@@ -270,7 +270,7 @@ async fn write_end(
 ) -> Result<Written, Trouble> {
     match end {
         End::Left(record) => {
-            let mode = if is_begun { Mode::Again } else { Mode::New };
+            let mode = if is_begun { Mode::Again } else { Mode::Left };
             wire.write_stream(place, mode, &whole(entry, record, true))
                 .await
         }

@@ -102,6 +102,36 @@ async fn position_that_no_record_bears_out_is_charged() {
     assert_eq!(metric(&second, generated).await, 1000 - 512);
 }
 
+#[tokio::test]
+async fn second_stream_of_a_name_is_shared_though_the_first_was_not_let_go() {
+    let redis = FakeRedis::start();
+    let (router, _worker) = join(&redis, halting()).await;
+    let asked = || v1::GenerateRequest {
+        request_id: Some("one".into()),
+        ..request(TEXT)
+    };
+    let mut events = begin(&router, asked()).await;
+    Client::default().read(&mut events, 2).await.unwrap();
+    let (_, before) = owned(&redis).await;
+    redis.refuse("-- write", true);
+    drop(events);
+    within(async {
+        while redis.num_refused("-- write") == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    redis.refuse("-- write", false);
+    let mut events = begin(&router, asked()).await;
+    Client::default().read(&mut events, 2).await.unwrap();
+    within(async {
+        while owned(&redis).await.1 == before {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
 /// Key and owner of the only record, once it is written.
 async fn owned(redis: &FakeRedis) -> (String, String) {
     within(async {
