@@ -102,6 +102,7 @@ impl Choice {
             return Outcome::Continue;
         };
         let is_draining = guard.worker().is_draining();
+        let is_exact = guard.worker().hello.exact;
         let Inbox {
             token_ids,
             sources,
@@ -128,6 +129,8 @@ impl Choice {
         let (had, delta) = self.mark.split(delta, self.num_tokens());
         if let Some(had) = had {
             let had = self.answer.take(had, None);
+            // Computed again, they may be others than its client has.
+            self.numerics_changed |= !is_exact;
             self.note(&had, now);
             if self.mark.repeats {
                 push(self.event(resolved, had, false));

@@ -224,6 +224,7 @@ impl FakeWorker {
             model: self.model.clone(),
             model_hash: self.model_hash.clone(),
             numeric_fingerprint: self.fingerprint.clone(),
+            exact: self.fingerprint != "fast",
             capacity: Some(Capacity {
                 max_context: self.max_context,
                 max_running: self.max_running,

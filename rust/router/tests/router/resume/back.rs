@@ -65,6 +65,37 @@ async fn tokens_that_only_the_client_has_bind_the_stream_to_their_numerics() {
 }
 
 #[tokio::test]
+async fn tokens_that_fast_arithmetic_computes_again_are_said_to_be_others() {
+    let redis = FakeRedis::start();
+    for lags in [false, true] {
+        let fast = || "fast".to_owned();
+        let worker = FakeWorker {
+            fingerprint: fast(),
+            ..FakeWorker::default()
+        };
+        let (second, _second_worker) = join(&redis, worker).await;
+        let mut first = Mortal::start(&redis).await;
+        let worker = FakeWorker {
+            fingerprint: fast(),
+            ..halting()
+        };
+        let _first_worker = first.router.worker(worker).await;
+        let (mut client, _events) = half(&first, &redis, request(TEXT)).await;
+        first.kill(&redis);
+        if lags {
+            forget_tokens(&redis);
+        } else {
+            // All that the client has is there.
+            client.choices.clear();
+        }
+        let mut events = resume(&second, client.resume()).await.unwrap();
+        client.read(&mut events, usize::MAX).await.unwrap();
+        assert_eq!(client.choices[&0].finished[0].numerics_changed, lags);
+        redis.flush();
+    }
+}
+
+#[tokio::test]
 async fn position_that_no_record_bears_out_is_charged() {
     let redis = FakeRedis::start();
     let roomy = FakeWorker {
