@@ -9,7 +9,7 @@ use super::client::Client;
 use super::elsewhere::{change, half, halting, join};
 use super::mortal::{Mortal, metric};
 use super::{TEXT, begin, resume, whole};
-use crate::support::fake_redis::{FakeRedis, Key};
+use crate::support::fake_redis::FakeRedis;
 use crate::support::fake_worker::FakeWorker;
 use crate::support::{request, within};
 
@@ -200,41 +200,4 @@ async fn client_goes_on_at_its_router_while_the_last_words_to_redis_are_still_to
     assert_ne!(before.trim_start_matches('-'), after);
     client.read(&mut events, usize::MAX).await.unwrap();
     assert_eq!(client.answer(), expected);
-}
-
-#[tokio::test]
-async fn wish_for_what_a_router_had_before_ends_nothing_that_it_has_again() {
-    let redis = FakeRedis::start();
-    let first = Mortal::start(&redis).await;
-    let _first_worker = first.router.worker(slow()).await;
-    let (second, _second_worker) = join(&redis, halting()).await;
-    let expected = whole(&first.router, long()).await.answer();
-    redis.flush();
-    let mut client = Client::default();
-    let hanging = begin(&first.router, long()).await;
-    let mut hanging = hanging;
-    client.read(&mut hanging, 2).await.unwrap();
-    let (key, owner) = owned(&redis).await;
-    drop(resume(&second, client.resume()).await.unwrap());
-    let mut events = resume(&first.router, client.resume()).await.unwrap();
-    client.read(&mut events, 1).await.unwrap();
-    // As if what the second asked for had been asked for once more.
-    let wishes = format!("spectrie:1:wanted:{}", &owner[..32]);
-    let wanted = [key.clone(), format!("{key} {owner}")];
-    let wanted = wanted.map(String::into_bytes).to_vec();
-    redis
-        .keys
-        .lock()
-        .unwrap()
-        .insert(wishes.clone(), Key::List(wanted));
-    within(async {
-        while redis.keys.lock().unwrap().contains_key(&wishes) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await;
-    client.read(&mut events, usize::MAX).await.unwrap();
-    assert_eq!(client.answer(), expected);
-    let lost = "spectrie_fleet_leases_lost_total";
-    assert_eq!(metric(&first.router, lost).await, 0);
 }
