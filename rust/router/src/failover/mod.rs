@@ -18,7 +18,7 @@ pub(crate) use blame::{Blame, End, Verdict};
 pub(crate) use convicts::{Convicts, Digest};
 pub(crate) use health::Health;
 pub(crate) use held::{Held, Part};
-pub(crate) use outline::Outline;
+pub(crate) use outline::{Outline, num_counted};
 pub(crate) use placement::{Candidate, Need, Queue, choose};
 pub(crate) use record::{Record, RecordedChoice, end_bytes, logprob_bytes};
 pub(crate) use records::{Records, Taken};

@@ -33,18 +33,23 @@ impl Outline {
     }
 }
 
+/// Tokens of a choice that count: what is known of it, or up to its client's mark, which may be ahead of a
+/// choice that goes on.
+pub(crate) fn num_counted(num_tokens: u32, mark: u32, has_ended: bool, most: u32) -> u32 {
+    if has_ended {
+        num_tokens
+    } else {
+        num_tokens.max(mark.min(most))
+    }
+}
+
 impl From<&Record> for Outline {
     fn from(record: &Record) -> Self {
         let ends = record.choices.iter().map(|choice| choice.end.is_some());
         let most = record.request.max_tokens;
         let num_tokens = |choice: &RecordedChoice| {
             let num_tokens = choice.emitted.len() as u32;
-            let is_behind = choice.end.is_none() && choice.mark > num_tokens;
-            if is_behind {
-                choice.mark.min(most)
-            } else {
-                num_tokens
-            }
+            num_counted(num_tokens, choice.mark, choice.end.is_some(), most)
         };
         Self {
             token: record.token.clone(),

@@ -7,7 +7,7 @@ use spectrie_proto::v1::generate_event::Event;
 
 use super::keeping::{Keeping, Kept};
 use super::place::Place;
-use crate::failover::{Record, RecordedChoice, Verdict};
+use crate::failover::{Record, RecordedChoice, Verdict, num_counted};
 use crate::fleet::Sharing;
 use crate::generation::choice::Choice;
 use crate::generation::resolve::unix_ms;
@@ -27,12 +27,8 @@ impl Run {
         let choice = self.choices.get(index);
         let has_ended = choice.is_some_and(Choice::has_ended);
         let mark = choice.map_or(0, |choice| choice.mark.position);
-        let behind = mark.min(self.resolved.request.max_tokens);
-        let num_tokens = if has_ended {
-            num_tokens
-        } else {
-            num_tokens.max(behind)
-        };
+        let most = self.resolved.request.max_tokens;
+        let num_tokens = num_counted(num_tokens, mark, has_ended, most);
         self.live.counts(index, num_tokens, has_ended);
         let kept = self
             .choices
@@ -79,7 +75,7 @@ impl Run {
         if now >= self.resolved.deadline && !has_ended {
             return;
         }
-        let mut record = self.record(keeping, has_ended, now);
+        let mut record = self.record(&keeping, has_ended, now);
         let (tenant, id) = (record.tenant.clone(), record.id().to_owned());
         if let Some(sharing) = sharing.filter(|_| !self.live.is_forgotten()) {
             record.holder = Some(sharing.leave(record.clone()));
@@ -111,16 +107,22 @@ impl Run {
         true
     }
 
-    fn record(&mut self, keeping: Keeping, has_ended: bool, now: Instant) -> Record {
+    fn record(&mut self, keeping: &Keeping, has_ended: bool, now: Instant) -> Record {
         let request = &mut self.resolved.request;
         if has_ended {
             // To repeat what was sent takes no prompt.
             (request.prompt_ids, request.prediction_ids) = (Vec::new(), None);
         }
-        let (resolved, model) = (&self.resolved, &self.resolved.model);
         let choices = self.choices.iter_mut();
+        let choices = choices.map(|choice| choice.record(now)).collect();
+        self.record_of(keeping, choices)
+    }
+
+    /// The record of the stream with these choices.
+    pub(super) fn record_of(&self, keeping: &Keeping, choices: Vec<RecordedChoice>) -> Record {
+        let (resolved, model) = (&self.resolved, &self.resolved.model);
         Record {
-            token: keeping.token,
+            token: keeping.token.clone(),
             request: resolved.request.clone(),
             tenant: self.live.tenant().map(str::to_owned),
             model: model.name.clone(),
@@ -130,9 +132,9 @@ impl Run {
             begun_ms: unix_ms(self.begun),
             num_resumes: keeping.num_resumes,
             deadline_ms: resolved.deadline_ms,
-            form: keeping.form,
+            form: keeping.form.clone(),
             holder: None,
-            choices: choices.map(|choice| choice.record(now)).collect(),
+            choices,
         }
     }
 }

@@ -8,7 +8,6 @@ use crate::failover::{Record, RecordedChoice};
 use crate::fleet::Gone;
 use crate::generation::Generation;
 use crate::generation::choice::Choice;
-use crate::generation::resolve::unix_ms;
 use crate::generation::run::Run;
 use crate::sync::now;
 
@@ -61,23 +60,9 @@ impl Run {
     /// The record as it is now; none if the stream cannot be resumed.
     fn snapshot(&self, now: Instant) -> Option<Record> {
         let keeping = self.keeping.as_ref()?;
-        let (resolved, model) = (&self.resolved, &self.resolved.model);
         let choices = self.choices.iter();
-        Some(Record {
-            token: keeping.token.clone(),
-            request: resolved.request.clone(),
-            tenant: self.live.tenant().map(str::to_owned),
-            model: model.name.clone(),
-            model_hash: model.model_hash.clone(),
-            model_digest: model.digest.clone(),
-            created: keeping.created,
-            begun_ms: unix_ms(self.begun),
-            num_resumes: keeping.num_resumes,
-            deadline_ms: resolved.deadline_ms,
-            form: keeping.form.clone(),
-            holder: None,
-            choices: choices.map(|choice| choice.recorded(0, now)).collect(),
-        })
+        let choices = choices.map(|choice| choice.recorded(0, now)).collect();
+        Some(self.record_of(keeping, choices))
     }
 }
 
