@@ -12,7 +12,7 @@ import pytest
 from spectrie.client import Client
 from tests.compat.conftest import ROOT
 from tests.examples.conftest import endless
-from tests.examples.gate import Gate
+from tests.relay import Gate
 from tests.system.server import serve
 
 __all__ = ["endless"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spectrie.client import Client
-from tests.examples.gate import Gate
+from tests.relay import Gate
 from tests.system.server import Program, serve
 
 PROMPT = "print the class"

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import spectrie
-from tests.system.cutting import Cutting
+from tests.relay import Cutting
 
 PROMPT = "one two three one two"
 OPTIONS: dict[str, dict[str, Any]] = {

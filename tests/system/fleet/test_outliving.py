@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from spectrie import Client, Completion
-from tests.examples.gate import Gate
+from tests.relay import Gate
 from tests.system.chaos.traffic import Traffic, asks, reference
 from tests.system.fleet.redis_server import RedisServer
 from tests.system.server import Program, serve
