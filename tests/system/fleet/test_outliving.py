@@ -18,7 +18,6 @@ from tests.system.chaos.traffic import Traffic, asks, reference
 from tests.system.fleet.redis_server import RedisServer
 from tests.system.server import Program, serve
 from tests.system.test_resume import Events
-from tests.tiny_model import write_tiny_model
 from tests.waiting import wait_until
 
 WAIT_S = 60.0
@@ -27,19 +26,6 @@ HELD_BYTES = 4_000
 """What all streams get before their server is killed: some of their tokens, and far from all."""
 RESUMED = "spectrie_fleet_streams_taken_over_total"
 REFUSED = 'spectrie_fleet_streams_refused_total{reason="damaged"}'
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that starts fast."""
-    return write_tiny_model(tmp_path_factory.mktemp("outliving") / "tiny", max_context=2048)
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    """A Redis without any data."""
-    with RedisServer(tmp_path) as server:
-        yield server
 
 
 class Served:
@@ -135,6 +121,12 @@ class Losses:
                     lambda: len(set(records(self._redis)) - known) >= NUM_STREAMS,
                     WAIT_S,
                     lambda: f"streams have no records: {traffic.failures}",
+                )
+                # What has passed the gate may not have reached the client's threads.
+                wait_until(
+                    lambda: len(traffic.running()) > 0,
+                    WAIT_S,
+                    lambda: f"no stream has tokens: {traffic.failures}",
                 )
                 hit = len(traffic.running())
                 first.kill()
