@@ -7,7 +7,7 @@ level attends to the true entries up to where its draft begins, then to the gues
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import nn
@@ -15,33 +15,19 @@ from torch.nn import functional
 
 from spectrie.training.batches import Batch
 from spectrie.training.kinds.attention import Attention
-from spectrie.training.kinds.target_head import PRODUCTS, TargetHead
+from spectrie.training.kinds.target_head import Layer, TargetHead
 
 __all__ = ["ChainHead"]
 
 
-class ChainHead(TargetHead):
+class ChainHead(TargetHead, Layer):
     """Such a head. Keys and values of a row are those of its own position; row 0 has no entry."""
 
-    q_proj: nn.Linear
-    k_proj: nn.Linear
-    v_proj: nn.Linear
-    o_proj: nn.Linear
-    gate_proj: nn.Linear
-    up_proj: nn.Linear
-    down_proj: nn.Linear
     post_attention_layernorm: nn.Parameter
 
     def add_layer(self, inputs: int) -> None:
         """Adds the layer's products; its attention takes rows of `inputs` numbers."""
-        for name, product in self.layer_products(inputs).items():
-            setattr(self, name, product)
-
-    @torch.no_grad()
-    def copy_products(self, layer: Mapping[str, torch.Tensor], names: Iterable[str]) -> None:
-        """Copies products from a layer of the target, as `Target.layer` gives it."""
-        for name in names:
-            getattr(self, name).weight.copy_(layer[f"{PRODUCTS[name]}.weight"])
+        self.set_products(self.layer_products(inputs))
 
     @abstractmethod
     def vectors(self, embedded: torch.Tensor) -> torch.Tensor:
@@ -85,12 +71,8 @@ class ChainHead(TargetHead):
 
     def layer_tensors(self, prefix: str) -> dict[str, torch.Tensor]:
         """The layer under the names that a decoder layer's have behind `prefix`."""
-        products = {
-            f"{prefix}{published}.weight": getattr(self, name).weight
-            for name, published in PRODUCTS.items()
-        }
         norm = self.post_attention_layernorm
-        return products | {f"{prefix}post_attention_layernorm.weight": norm}
+        return self.product_tensors(prefix) | {f"{prefix}post_attention_layernorm.weight": norm}
 
     def hidden_states(self, batch: Batch) -> Iterator[torch.Tensor]:
         """Yields what the layer leaves at the rows of each level, [N, hidden]."""

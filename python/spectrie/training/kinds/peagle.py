@@ -17,7 +17,7 @@ from torch.nn import functional
 from spectrie.training.batches import Batch
 from spectrie.training.kinds.attention import Attention
 from spectrie.training.kinds.eagle3 import Eagle3
-from spectrie.training.kinds.target_head import PRODUCTS, norm_weight
+from spectrie.training.kinds.target_head import PRODUCTS, Layer, norm_weight
 from spectrie.training.target import Target
 
 __all__ = ["Peagle"]
@@ -28,16 +28,9 @@ _MASK_TOKEN = 0
 _MASK_STD = 0.5
 
 
-class _Further(nn.Module):
+class _Further(nn.Module, Layer):
     """A layer behind the first, without a token's vector."""
 
-    q_proj: nn.Linear
-    k_proj: nn.Linear
-    v_proj: nn.Linear
-    o_proj: nn.Linear
-    gate_proj: nn.Linear
-    up_proj: nn.Linear
-    down_proj: nn.Linear
     input_layernorm: nn.Parameter
     post_attention_layernorm: nn.Parameter
 
@@ -47,8 +40,7 @@ class _Further(nn.Module):
             norm_weight(hidden),
             norm_weight(hidden),
         )
-        for name, product in head.layer_products(hidden).items():
-            setattr(self, name, product)
+        self.set_products(head.layer_products(hidden))
 
 
 class Peagle(Eagle3):
@@ -57,14 +49,7 @@ class Peagle(Eagle3):
     def __init__(
         self, target: Target, taps: Sequence[int], vocabulary: torch.Tensor, *, warm: bool = True
     ) -> None:
-        """Builds a head.
-
-        Args:
-            target: The model it drafts for; embedding and LM head are its own and stay as they are.
-            taps: Layers, ascending.
-            vocabulary: Token ids it can name, ascending.
-            warm: Whether to start from the target's last layers; else from random numbers.
-        """
+        """Builds a head; arguments as of `Eagle3`."""
         super().__init__(target, taps, vocabulary, warm=False)
         hidden, last = self._config.hidden_size, self._config.num_layers - 1
         self.further = nn.ModuleList(_Further(self, hidden) for _ in range(_LAYERS - 1))
@@ -77,8 +62,7 @@ class Peagle(Eagle3):
     def _start_further(self, target: Target, last: int) -> None:
         for index, own in enumerate(self._further_layers(), 1):
             layer = target.layer(max(last - len(self.further) + index, 0))
-            for name, published in PRODUCTS.items():
-                getattr(own, name).weight.copy_(layer[f"{published}.weight"])
+            own.copy_products(layer, PRODUCTS)
             for norm in ("input_layernorm", "post_attention_layernorm"):
                 getattr(own, norm).copy_(layer[f"{norm}.weight"])
 
@@ -137,8 +121,7 @@ class Peagle(Eagle3):
         tensors = {name.replace("midlayer.", "layers.0."): one for name, one in tensors.items()}
         for index, layer in enumerate(self._further_layers(), 1):
             prefix = f"layers.{index}."
-            for name, published in PRODUCTS.items():
-                tensors[f"{prefix}{published}.weight"] = getattr(layer, name).weight
+            tensors |= layer.product_tensors(prefix)
             for norm in ("input_layernorm", "post_attention_layernorm"):
                 tensors[f"{prefix}{norm}.weight"] = getattr(layer, norm)
         tensors["mask_hidden"] = self.mask_hidden[None]

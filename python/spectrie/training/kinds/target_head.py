@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from spectrie.training.batches import Level
 from spectrie.training.kinds.base import Head
 from spectrie.training.target import Target
 
-__all__ = ["PRODUCTS", "TargetHead", "linear", "norm_weight"]
+__all__ = ["PRODUCTS", "Layer", "TargetHead", "linear", "norm_weight"]
 
 PRODUCTS = {
     **{f"{part}_proj": f"self_attn.{part}_proj" for part in "qkvo"},
@@ -22,6 +22,36 @@ PRODUCTS = {
 """Products of a layer: their names in a module, and in a file."""
 
 _NEW_STD = 0.02
+
+
+class Layer:
+    """A module that has one layer's products, under `PRODUCTS`' names."""
+
+    q_proj: nn.Linear
+    k_proj: nn.Linear
+    v_proj: nn.Linear
+    o_proj: nn.Linear
+    gate_proj: nn.Linear
+    up_proj: nn.Linear
+    down_proj: nn.Linear
+
+    def set_products(self, products: Mapping[str, nn.Linear]) -> None:
+        """Takes new products, as `TargetHead.layer_products` gives them."""
+        for name, product in products.items():
+            setattr(self, name, product)
+
+    @torch.no_grad()
+    def copy_products(self, layer: Mapping[str, torch.Tensor], names: Iterable[str]) -> None:
+        """Copies products from a layer of the target, as `Target.layer` gives it."""
+        for name in names:
+            getattr(self, name).weight.copy_(layer[f"{PRODUCTS[name]}.weight"])
+
+    def product_tensors(self, prefix: str) -> dict[str, torch.Tensor]:
+        """The products' weights under their published names behind `prefix`."""
+        return {
+            f"{prefix}{published}.weight": getattr(self, name).weight
+            for name, published in PRODUCTS.items()
+        }
 
 
 def linear(inputs: int, outputs: int, *, bias: bool = False) -> nn.Linear:
