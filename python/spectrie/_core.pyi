@@ -46,6 +46,8 @@ class SpeculationMode(IntEnum):
     BFS = 3
     PROB = 4
     TIERS = 5
+    EAGLE2 = 6
+    CHAIN = 7
 
 class PackedSection(IntEnum):
     """Sections of a packed step; rust/types/src/packed_section.rs says their shapes."""
@@ -689,7 +691,8 @@ class Engine:
         speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated
             scores, and as many tokens as the measured cost of a step justifies; `off`: no drafts;
             `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:
-            calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
+            calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately; `eagle2`
+            and `chain`: fixed trees of a drafter alone, EAGLE-2's or a chain.
         max_draft_tokens: Maximum draft tokens per request and step. 0 to 63 tokens.
         drafting_cost_ms: Assumed time of asking a request for drafts; measured if not set. With a
             set time, what is drafted does not depend on the clock, and drafting does not stop where
@@ -706,6 +709,10 @@ class Engine:
         max_match: Maximum length of a match, in modes bfs and prob. 1 to 64 tokens.
         min_breadth: Minimum children of a draft node, in modes bfs and prob. 1 to 63.
         max_breadth: Maximum children of a draft node, in modes bfs and prob. 1 to 63.
+        head_steps: Levels that a drafter is asked in each step, in modes eagle2 and chain. 1 to 63
+            levels.
+        head_top_k: Nodes of a level that a drafter is asked about, and tokens taken of each answer,
+            in mode eagle2. 1 to 8 tokens.
         max_depth: Maximum depth of a draft tree. 1 to 63 tokens.
 
     Raises:
@@ -1154,6 +1161,7 @@ class RequestResolver:
         max_context: Longest prompt plus answer, in tokens.
         compile: Compiles a constraint: `(kind, text or texts, seconds that it may take)`.
         speculate: Whether anything may be drafted.
+        has_drafter: Whether a drafter is beside the model; without one, requests that draft from it alone are refused.
         generation_config: The model's own numbers; None without the file.
     """
 
@@ -1166,6 +1174,7 @@ class RequestResolver:
         max_context: int,
         compile: Callable[[str, str | list[str] | None, float | None], Grammar],
         speculate: bool = True,
+        has_drafter: bool = False,
         generation_config: GenerationConfig | None = None,
     ) -> Self: ...
     def resolve(

@@ -58,13 +58,14 @@ class SpeculationOptions:
     Attributes:
         enabled: Whether to speculate; None takes the server's setting.
         max_draft_tokens: Maximum draft tokens per step, 0 to 63; None takes the server's limit.
-        mode: `auto`, `off`, `bfs`, `prob` or `tiers`; None takes the server's setting.
+        mode: `auto`, `off`, `bfs`, `prob`, `tiers`, or with a drafter `eagle2` or `chain`; None takes the
+            server's setting.
         learn: Whether the server may learn from this request's text.
     """
 
     enabled: bool | None = None
     max_draft_tokens: int | None = None
-    mode: Literal["auto", "off", "bfs", "prob", "tiers"] | None = None
+    mode: Literal["auto", "off", "bfs", "prob", "tiers", "eagle2", "chain"] | None = None
     learn: bool = True
 
 

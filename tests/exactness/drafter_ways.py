@@ -27,7 +27,19 @@ from tests.model.drafters.asked import make_levels_pay
 from tests.model.drafters.kinds import KINDS, LEARNT
 from tests.tiny_model import VOCABULARY_SIZE
 
-__all__ = ["COVERING", "DIMENSIONS", "FORMS", "FULL", "RULED", "Ask", "Found", "Way", "asks", "run"]
+__all__ = [
+    "COVERING",
+    "DIMENSIONS",
+    "FIXED",
+    "FORMS",
+    "FULL",
+    "RULED",
+    "Ask",
+    "Found",
+    "Way",
+    "asks",
+    "run",
+]
 
 MAX_CONTEXT = 160
 SCARCE_PAGES = MAX_CONTEXT // 16
@@ -93,6 +105,7 @@ class Way:
         chunk_tokens: Longest prompt chunk of one step.
         threads: Threads of a forward.
         memory: Whether text of other requests is drafted from: `kept` or `none`, which leaves more to drafters.
+        speculation: How draft trees are grown, as of the engine.
     """
 
     kind: str
@@ -104,9 +117,11 @@ class Way:
     chunk_tokens: int
     threads: int
     memory: str
+    speculation: str = "auto"
 
     def __str__(self) -> str:
-        return "-".join(str(value) for value in dataclasses.astuple(self))
+        values = [str(value) for value in dataclasses.astuple(self)]
+        return "-".join(values[:-1] if self.speculation == "auto" else values)
 
 
 COVERING = [Way(**row) for row in cover(DIMENSIONS)]
@@ -118,6 +133,16 @@ FULL = [
     for row in cover(DIMENSIONS | {"kind": (kind,)} | {"threads": (1,)})
 ]
 """For each kind every pair of the others."""
+
+
+FIXED = [
+    dataclasses.replace(way, speculation=("eagle2", "tiers", "chain")[index % 3])
+    for index, way in enumerate(
+        next(way for way in COVERING[index:] + COVERING if way.kind == kind)
+        for index, kind in enumerate(KINDS)
+    )
+]
+"""Modes that ask a drafter whatever it costs: each with three kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +234,7 @@ def run(model: Path, drafter: Path | None, way: Way, chosen: Sequence[Ask]) -> F
             LLM(
                 model,
                 dtype=way.dtype,
-                speculation="off" if drafter is None else "auto",
+                speculation="off" if drafter is None else way.speculation,  # type: ignore[arg-type]
                 drafter="off" if drafter is None else str(drafter),
                 max_running=way.max_running,
                 chunk_tokens=way.chunk_tokens,

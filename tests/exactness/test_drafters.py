@@ -19,6 +19,7 @@ from tests.exactness.drafter_ways import (
     AMPLE_PAGES,
     COVERING,
     DIMENSIONS,
+    FIXED,
     FORMS,
     FULL,
     Found,
@@ -72,9 +73,10 @@ def check(found: Found, way: Way, expected: dict[str, list[Answer]]) -> None:
     ]
     assert differing == []
     # Where the machine's time counts, random heads soon sleep.
-    assert found.levels > (100 if way.loop == "python" else 0)
+    assert found.levels > (100 if way.loop == "python" or way in FIXED else 0)
     assert found.cached_tokens > 0
-    assert found.accepted.total() > 0
+    # One random token a node is hardly ever right.
+    assert found.accepted.total() > 0 or (way.speculation == "chain" and way.kind != "itself")
     if way.kind == "itself" and way.loop == "python" and way.memory == "none":
         assert found.accepted["draft_model"] > 500
         assert found.ruled["draft_model"] > 10
@@ -124,6 +126,16 @@ def test_answers_are_those_of_plain_decoding(
     way: Way, model: Path, drafters: dict[str, Path], reference: Reference
 ) -> None:
     check(run(model, drafters[way.kind], way, asks()), way, reference(way.dtype))
+
+
+@pytest.mark.parametrize("way", FIXED, ids=str)
+def test_answers_are_those_of_plain_decoding_in_modes_that_always_ask(
+    way: Way, model: Path, drafters: dict[str, Path], reference: Reference
+) -> None:
+    found = run(model, drafters[way.kind], way, asks())
+    check(found, way, reference(way.dtype))
+    if way.speculation != "tiers":
+        assert set(found.accepted) <= {"head", "draft_model"}
 
 
 @pytest.mark.deep

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from spectrie.errors import ModelError
+from spectrie.errors import ConfigError, InvalidArgument, ModelError
 from spectrie.llm import LLM
+from spectrie.types import SpeculationOptions
 from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.heads import write_tiny_head
 from tests.tiny_model import Shape, write_tiny_model
@@ -73,6 +74,29 @@ def test_a_hit_with_a_head_computes_no_token_more_than_without(
     assert with_head[:3] == alone[:3]
     # One more where a page is copied in part.
     assert with_head[3] >= alone[3] - 1
+
+
+def test_modes_that_draft_from_a_drafter_alone_need_one(
+    tmp_path: Path, head: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "cache"))
+    model = write_tiny_model(tmp_path / "tiny")
+    asked: dict[str, Any] = {"max_tokens": 60, "temperature": 0.0, "ignore_eos": True}
+    chain, tree = (SpeculationOptions(mode=mode) for mode in ("chain", "eagle2"))
+    message = "speculation is eagle2, which drafts from a drafter alone, and none is loaded"
+    with pytest.raises(ConfigError, match=message):
+        LLM(model, threads=1, num_pages=32, speculation="eagle2")
+    with LLM(model, threads=1, num_pages=32) as llm:
+        plain = llm.generate(TEXTS[0], **asked)
+        for mode in (chain, tree):
+            with pytest.raises(InvalidArgument, match=r"speculation\.mode.*--drafter PATH"):
+                llm.generate(TEXTS[0], speculation=mode, **asked)
+    with LLM(model, threads=1, num_pages=32, drafter=str(head)) as llm:
+        for mode in (chain, tree):
+            found = llm.generate(TEXTS[0], speculation=mode, **asked)
+            assert found.token_ids == plain.token_ids
+            assert found.speculation.drafted_tokens > 60
+            assert set(found.speculation.accepted_by_source) <= {"head"}
 
 
 @pytest.mark.parametrize("options", [{"speculation": "off"}, {"max_draft_tokens": 0}])

@@ -35,7 +35,11 @@ class _SpeculationModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Specu
     SPECULATION_MODE_PROB: _SpeculationMode.ValueType  # 4
     """Fixed trees by observed frequency."""
     SPECULATION_MODE_TIERS: _SpeculationMode.ValueType  # 5
-    """0, 1, 3 or 7 draft tokens, by the average length accepted so far."""
+    """0, 1, 3 or 7 draft tokens, by the average length accepted so far, and as many levels of a drafter."""
+    SPECULATION_MODE_EAGLE2: _SpeculationMode.ValueType  # 6
+    """EAGLE-2's tree of a drafter alone; refused where no drafter is loaded."""
+    SPECULATION_MODE_CHAIN: _SpeculationMode.ValueType  # 7
+    """A chain of a drafter alone; refused where no drafter is loaded."""
 
 class SpeculationMode(_SpeculationMode, metaclass=_SpeculationModeEnumTypeWrapper):
     """How draft trees are grown."""
@@ -50,7 +54,11 @@ SPECULATION_MODE_BFS: SpeculationMode.ValueType  # 3
 SPECULATION_MODE_PROB: SpeculationMode.ValueType  # 4
 """Fixed trees by observed frequency."""
 SPECULATION_MODE_TIERS: SpeculationMode.ValueType  # 5
-"""0, 1, 3 or 7 draft tokens, by the average length accepted so far."""
+"""0, 1, 3 or 7 draft tokens, by the average length accepted so far, and as many levels of a drafter."""
+SPECULATION_MODE_EAGLE2: SpeculationMode.ValueType  # 6
+"""EAGLE-2's tree of a drafter alone; refused where no drafter is loaded."""
+SPECULATION_MODE_CHAIN: SpeculationMode.ValueType  # 7
+"""A chain of a drafter alone; refused where no drafter is loaded."""
 Global___SpeculationMode: _TypeAlias = SpeculationMode  # noqa: Y015
 
 class _Source:

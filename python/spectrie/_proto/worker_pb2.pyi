@@ -30,6 +30,8 @@ class _SpeculationModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Specu
     SPECULATION_MODE_BFS: _SpeculationMode.ValueType  # 2
     SPECULATION_MODE_PROB: _SpeculationMode.ValueType  # 3
     SPECULATION_MODE_TIERS: _SpeculationMode.ValueType  # 5
+    SPECULATION_MODE_EAGLE2: _SpeculationMode.ValueType  # 6
+    SPECULATION_MODE_CHAIN: _SpeculationMode.ValueType  # 7
 
 class SpeculationMode(_SpeculationMode, metaclass=_SpeculationModeEnumTypeWrapper): ...
 
@@ -38,6 +40,8 @@ SPECULATION_MODE_OFF: SpeculationMode.ValueType  # 1
 SPECULATION_MODE_BFS: SpeculationMode.ValueType  # 2
 SPECULATION_MODE_PROB: SpeculationMode.ValueType  # 3
 SPECULATION_MODE_TIERS: SpeculationMode.ValueType  # 5
+SPECULATION_MODE_EAGLE2: SpeculationMode.ValueType  # 6
+SPECULATION_MODE_CHAIN: SpeculationMode.ValueType  # 7
 Global___SpeculationMode: _TypeAlias = SpeculationMode  # noqa: Y015
 
 class _FinishKind:

@@ -257,7 +257,8 @@ def _add_drafter(engine: _core.Engine, options: EngineOptions, runner: Runner) -
     """Makes the runner's drafter known to the engine, and says why there is none where one was looked for.
 
     Raises:
-        ConfigError: More requests may run than the drafter that was named has room for.
+        ConfigError: More requests may run than the drafter that was named has room for, or nothing is drafted
+            without one.
     """
     # Measured here, where nobody is served yet.
     drafter = runner.drafter
@@ -272,6 +273,13 @@ def _add_drafter(engine: _core.Engine, options: EngineOptions, runner: Runner) -
         drafter = None
     if runner.why_no_drafter is not None:
         log.info("no drafter: %s", runner.why_no_drafter)
+    mode = speculation(options, runner)
+    if drafter is None and mode in ("eagle2", "chain"):
+        why = "" if runner.why_no_drafter is None else f" ({runner.why_no_drafter})"
+        raise ConfigError(
+            f"speculation is {mode}, which drafts from a drafter alone, and none is loaded{why}; allowed: auto, off,"
+            " bfs, prob or tiers, or load one by --drafter auto or --drafter PATH"
+        )
     if drafter is not None and runner.can_speculate:
         costs = drafter.costs
         engine.set_drafter(

@@ -53,7 +53,8 @@ class EngineOptions:
         speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated
             scores, and as many tokens as the measured cost of a step justifies; `off`: no drafts;
             `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:
-            calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
+            calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately; `eagle2`
+            and `chain`: fixed trees of a drafter alone, EAGLE-2's or a chain.
         max_draft_tokens: Maximum draft tokens per request and step. 0 to 63 tokens.
         drafting_cost_ms: Assumed time of asking a request for drafts; measured if not set. With a
             set time, what is drafted does not depend on the clock, and drafting does not stop where
@@ -70,6 +71,10 @@ class EngineOptions:
         max_match: Maximum length of a match, in modes bfs and prob. 1 to 64 tokens.
         min_breadth: Minimum children of a draft node, in modes bfs and prob. 1 to 63.
         max_breadth: Maximum children of a draft node, in modes bfs and prob. 1 to 63.
+        head_steps: Levels that a drafter is asked in each step, in modes eagle2 and chain. 1 to 63
+            levels.
+        head_top_k: Nodes of a level that a drafter is asked about, and tokens taken of each answer,
+            in mode eagle2. 1 to 8 tokens.
         max_depth: Maximum depth of a draft tree. 1 to 63 tokens.
         max_running: Maximum requests running at once. 1 or more requests. None: by device and free
             memory.
@@ -101,7 +106,7 @@ class EngineOptions:
     max_step_ms: float = 200.0
     max_slowdown: float = 1.2
     age_s: float = 10.0
-    speculation: Literal["auto", "off", "bfs", "prob", "tiers"] = "auto"
+    speculation: Literal["auto", "off", "bfs", "prob", "tiers", "eagle2", "chain"] = "auto"
     max_draft_tokens: int = 16
     drafting_cost_ms: float | None = None
     memory_bytes: int = 256 << 20
@@ -112,6 +117,8 @@ class EngineOptions:
     max_match: int = 16
     min_breadth: int = 1
     max_breadth: int = 10
+    head_steps: int = 5
+    head_top_k: int = 8
     max_depth: int = 18
     max_running: int | None = None
     chunk_tokens: int | None = None
@@ -158,6 +165,8 @@ ENGINE = (
     "max_match",
     "min_breadth",
     "max_breadth",
+    "head_steps",
+    "head_top_k",
     "max_depth",
 )
 """Options that the engine takes as they are."""

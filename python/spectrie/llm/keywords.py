@@ -35,7 +35,8 @@ class EngineKeywords(TypedDict, total=False):
         speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated
             scores, and as many tokens as the measured cost of a step justifies; `off`: no drafts;
             `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:
-            calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
+            calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately; `eagle2`
+            and `chain`: fixed trees of a drafter alone, EAGLE-2's or a chain.
         max_draft_tokens: Maximum draft tokens per request and step. 0 to 63 tokens.
         drafting_cost_ms: Assumed time of asking a request for drafts; measured if not set. With a
             set time, what is drafted does not depend on the clock, and drafting does not stop where
@@ -63,7 +64,7 @@ class EngineKeywords(TypedDict, total=False):
     max_context: int | None
     kv_memory_bytes: int | None
     num_pages: int | None
-    speculation: Literal["auto", "off", "bfs", "prob", "tiers"] | bool
+    speculation: Literal["auto", "off", "bfs", "prob", "tiers", "eagle2", "chain"] | bool
     max_draft_tokens: int
     drafting_cost_ms: float | None
     memory_bytes: int

@@ -70,6 +70,8 @@ pub(crate) fn draft_config(config: &EngineConfig, mode: SpeculationMode) -> Draf
             }
             SpeculationMode::Bfs => DraftMode::Bfs,
             SpeculationMode::Prob => DraftMode::Prob,
+            SpeculationMode::Eagle2 => DraftMode::Eagle2,
+            SpeculationMode::Chain => DraftMode::Chain,
         },
         max_depth: config.max_depth,
         min_match: config.min_match,
@@ -77,5 +79,7 @@ pub(crate) fn draft_config(config: &EngineConfig, mode: SpeculationMode) -> Draf
         min_breadth: config.min_breadth,
         max_breadth: config.max_breadth,
         hints: true,
+        head_steps: config.head_steps,
+        head_top_k: config.head_top_k,
     }
 }

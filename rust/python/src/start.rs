@@ -155,6 +155,8 @@ fn mode(number: i32) -> SpeculationMode {
         Ok(Wire::Bfs) => SpeculationMode::Bfs,
         Ok(Wire::Prob) => SpeculationMode::Prob,
         Ok(Wire::Tiers) => SpeculationMode::Tiers,
+        Ok(Wire::Eagle2) => SpeculationMode::Eagle2,
+        Ok(Wire::Chain) => SpeculationMode::Chain,
         Ok(Wire::Auto) | Err(_) => SpeculationMode::Auto,
     }
 }

@@ -69,6 +69,7 @@ class RequestResolver:
         max_context: Longest prompt plus answer, in tokens.
         compile: Compiles a constraint: `(kind, text or texts, seconds that it may take)`.
         speculate: Whether anything may be drafted.
+        has_drafter: Whether a drafter is beside the model; without one, requests that draft from it alone are refused.
         generation_config: The model's own numbers; None without the file.
     """
 
@@ -81,6 +82,7 @@ class RequestResolver:
         max_context: int,
         compile: Callable[[str, str | list[str] | None, float | None], Grammar],
         speculate: bool = True,
+        has_drafter: bool = False,
         generation_config: GenerationConfig | None = None,
     ) -> Self: ...
     def resolve(

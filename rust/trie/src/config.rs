@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use spectrie_types::limits;
 use spectrie_types::options::MEMORY_BYTES;
+use spectrie_types::sizes::TOP_K;
 
 use crate::TrieError;
 
@@ -23,6 +24,10 @@ pub enum DraftMode {
     Bfs,
     /// Longest match first, then the likeliest path by plain counts.
     Prob,
+    /// EAGLE-2's tree of a drafter's answers alone: the paths with the largest products of probabilities.
+    Eagle2,
+    /// The likeliest token of each of a drafter's answers, one behind the other.
+    Chain,
 }
 
 impl FromStr for DraftMode {
@@ -58,6 +63,11 @@ pub struct DraftConfig {
     /// Also drafts from sparse context in `auto`: recently used tokens, and tokens that followed
     /// across a changed one. Default true.
     pub hints: bool,
+    /// Levels that a drafter of the runner's is asked in `eagle2` and `chain`. Default 5.
+    pub head_steps: usize,
+    /// Nodes of a level that it is asked about, and tokens taken of each answer, in `eagle2`; up to
+    /// [`TOP_K`]. Default 8.
+    pub head_top_k: usize,
 }
 
 impl Default for DraftConfig {
@@ -70,6 +80,8 @@ impl Default for DraftConfig {
             min_breadth: 1,
             max_breadth: 10,
             hints: true,
+            head_steps: 5,
+            head_top_k: TOP_K,
         }
     }
 }
@@ -87,6 +99,8 @@ impl DraftConfig {
             ("max_match", self.max_match, MAX_MATCH),
             ("min_breadth", self.min_breadth, MAX_DEPTH),
             ("max_breadth", self.max_breadth, MAX_DEPTH),
+            ("head_steps", self.head_steps, MAX_DEPTH),
+            ("head_top_k", self.head_top_k, TOP_K),
         ];
         for (name, given, max) in ranges {
             if !(1..=max).contains(&given) {
@@ -132,6 +146,18 @@ impl DraftConfig {
             min_breadth: self.min_breadth.clamp(1, max_breadth),
             max_breadth,
             hints: self.hints,
+            head_steps: self.head_steps.clamp(1, MAX_DEPTH),
+            head_top_k: self.head_top_k.clamp(1, TOP_K),
+        }
+    }
+
+    /// Nodes of a level that a drafter of the runner's is asked about in a mode that drafts from it alone; `None`
+    /// in others.
+    pub(crate) fn beams(&self) -> Option<usize> {
+        match self.mode {
+            DraftMode::Eagle2 => Some(self.head_top_k),
+            DraftMode::Chain => Some(1),
+            DraftMode::Auto | DraftMode::Bfs | DraftMode::Prob => None,
         }
     }
 }
@@ -253,6 +279,8 @@ mod tests {
             min_breadth: 99,
             max_breadth: 2,
             hints: false,
+            head_steps: 0,
+            head_top_k: 99,
         };
         assert_eq!(config.clamped().validate(), Ok(()));
     }

@@ -13,8 +13,20 @@ crate::named::named! {
         /// Fixed trees by observed frequency.
         Prob = 4 => "prob",
         /// Calibrated scores, and 0, 1, 3 or 7 nodes of each request by how many were accepted
-        /// lately: what others do, to compare with.
+        /// lately, and as many levels of a drafter: what others do, to compare with.
         Tiers = 5 => "tiers",
+        /// EAGLE-2's tree from a drafter's answers alone, whatever it costs.
+        Eagle2 = 6 => "eagle2",
+        /// A drafter's likeliest token, then the likeliest behind it, and so on, whatever it costs.
+        Chain = 7 => "chain",
+    }
+}
+
+impl SpeculationMode {
+    /// Whether nothing is drafted without a drafter beside the model.
+    #[must_use]
+    pub const fn needs_drafter(self) -> bool {
+        matches!(self, Self::Eagle2 | Self::Chain)
     }
 }
 
@@ -31,7 +43,7 @@ mod tests {
         let error = "fast".parse::<SpeculationMode>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "speculation is \"fast\"; allowed: auto, off, bfs, prob, tiers"
+            "speculation is \"fast\"; allowed: auto, off, bfs, prob, tiers, eagle2, chain"
         );
     }
 }

@@ -97,8 +97,14 @@ impl Speculator {
         let round = self.ask_all(step, candidates, chunk, probed, clock);
         let may_pay = round.question.min_value.is_some();
         let is_tried = round.trial == Trial::Resting && round.question.probed.is_some();
+        let is_bought = is_open && may_pay && (round.trial == Trial::Offered || is_tried);
+        let tier = round.question.tier;
+        let asks =
+            |(one, reach): (&Candidate<'_>, &Reach)| reach.may_ask && one.fixed_rows(1, tier) > 0;
+        let has_fixed = self.has_drafter() && candidates.iter().zip(reaches).any(asks);
         let levels = Levels {
-            is_over: !(is_open && may_pay && (round.trial == Trial::Offered || is_tried)),
+            is_over: !(is_bought || has_fixed),
+            is_bought_over: !is_bought,
             row_of: vec![Vec::new(); candidates.len()],
             took_ms: vec![0.0; candidates.len()],
             ..Levels::default()
@@ -128,49 +134,41 @@ impl Speculator {
             levels.is_over = true;
             return;
         }
-        let mut wishes = Vec::new();
-        for (index, candidate) in candidates.iter().enumerate() {
-            let asked = !candidate.is_fixed() && candidate.drafting.is_asked;
-            let reach = reaches[index];
-            if asked && reach.may_ask && candidate.max_depth() >= level {
-                let frontier = candidate.drafting.frontier(level as u16, row_price);
-                let missing = Missing {
-                    total: if level == 1 { reach.num_missing } else { 0 },
-                    fresh: candidate.drafting.num_fresh(),
-                };
-                wishes.extend(frontier.into_iter().map(|inquiry| Wish {
-                    candidate: index,
-                    inquiry,
-                    missing,
-                }));
+        let tier = questions.round.question.tier;
+        let is_bought_over = levels.is_bought_over;
+        let rows = |candidate: &Candidate<'_>| {
+            if candidate.is_fixed() {
+                candidate.fixed_rows(level, tier)
+            } else if is_bought_over {
+                0
+            } else {
+                usize::MAX
             }
-        }
-        let is_tried = questions.round.question.is_plain;
-        let chosen = if is_tried {
-            heads.try_one(wishes, most, ms_per_token)
-        } else {
-            heads.choose(level, wishes, most, ms_per_token)
         };
-        let Some(Chosen {
-            wishes: mut chosen,
-            fills,
-            share_ms,
-            why,
-        }) = chosen
-        else {
-            levels.is_over = true;
-            return;
+        let wishes = wishes(level, row_price, rows, candidates, reaches);
+        let is_fixed = |wish: &Wish| candidates[wish.candidate].is_fixed();
+        let (fixed, wishes) = wishes.into_iter().partition(is_fixed);
+        let is_tried = questions.round.question.is_plain;
+        let fixed = heads.fixed(fixed, most);
+        let num_fixed = fixed.as_ref().map_or(0, |fixed| fixed.wishes.len());
+        let left = most - num_fixed;
+        let bought = if levels.is_bought_over || left == 0 {
+            None
+        } else if is_tried {
+            heads.try_one(wishes, left, ms_per_token)
+        } else {
+            heads.choose(level, wishes, left, ms_per_token)
         };
         // No level follows one without rows.
-        levels.is_over = chosen.is_empty();
-        if is_tried {
-            // Nothing is sent of this step, but the next ones may be.
-            levels.is_over = true;
-            self.open.has_probed = true;
-        }
+        let num_bought = bought.as_ref().map_or(0, |bought| bought.wishes.len());
+        // Where all rest, nothing is sent of this step, but the next ones may be.
+        levels.is_bought_over = num_bought == 0 || is_tried;
+        levels.is_over = levels.is_bought_over && num_fixed == 0;
+        let tried = bought.as_ref().filter(|_| is_tried);
+        self.open.has_probed |= tried.is_some();
         if let Some(Wish {
             candidate, inquiry, ..
-        }) = chosen.first().filter(|_| is_tried)
+        }) = tried.and_then(|tried| tried.wishes.first())
         {
             let round = &questions.round;
             let promise = f64::from(inquiry.gain);
@@ -180,6 +178,20 @@ impl Speculator {
                 candidates[*candidate].drafting.backoff.wake();
             }
         }
+        let chosen = match bought {
+            Some(bought) => Some(bought.beside(fixed)),
+            None => fixed,
+        };
+        let Some(Chosen {
+            wishes: mut chosen,
+            fills,
+            share_ms,
+            why,
+        }) = chosen
+        else {
+            return;
+        };
+        heads.count(chosen.len());
         // Those of a request together, in the order of its answers.
         chosen.sort_by_key(|wish| (wish.candidate, wish.inquiry.parent));
         let row_of = &levels.row_of;
@@ -270,6 +282,7 @@ impl Speculator {
         round.asked_ms += level_ms;
         match open.why {
             Why::Probe => heads.spend(level_ms),
+            Why::Fixed => {}
             Why::Pays => {
                 let sums = levels.took_ms.iter_mut().zip(&took_ms);
                 sums.for_each(|(sum, ms)| *sum += ms);
@@ -316,4 +329,37 @@ impl Speculator {
             row_price: (more_ms / ROWS_MORE as f64 / ms_per_token) as f32,
         }
     }
+}
+
+/// What the candidates would have a drafter asked at `level`, each about as many nodes as `rows` says at most.
+fn wishes(
+    level: usize,
+    row_price: f32,
+    rows: impl Fn(&Candidate<'_>) -> usize,
+    candidates: &[Candidate<'_>],
+    reaches: &[Reach],
+) -> Vec<Wish> {
+    let mut wishes = Vec::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        let (reach, rows) = (reaches[index], rows(candidate));
+        let may_ask = reach.may_ask && candidate.drafting.is_asked;
+        if rows == 0 || !may_ask || candidate.max_depth() < level {
+            continue;
+        }
+        let missing = Missing {
+            total: if level == 1 { reach.num_missing } else { 0 },
+            fresh: candidate.drafting.num_fresh(),
+        };
+        let mut frontier = candidate.drafting.frontier(level as u16, row_price);
+        if frontier.len() > rows {
+            frontier.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+            frontier.truncate(rows);
+        }
+        wishes.extend(frontier.into_iter().map(|inquiry| Wish {
+            candidate: index,
+            inquiry,
+            missing,
+        }));
+    }
+    wishes
 }

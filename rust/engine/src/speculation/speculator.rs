@@ -144,6 +144,10 @@ impl Speculator {
         limit_ms: f64,
         clock: &Arc<dyn Clock>,
     ) -> StepDrafts {
+        for candidate in &mut *candidates {
+            // Answers are those of one step.
+            candidate.drafting.forget_answers();
+        }
         let round = self.ask_all(step, candidates, chunk, None, clock);
         self.buy(round, candidates, &[], limit_ms)
     }

@@ -96,6 +96,16 @@ impl Candidate<'_> {
         self.drafting.mode() != SpeculationMode::Auto
     }
 
+    /// Nodes that a drafter of the runner's is asked about at `level`, whatever that costs: at most so many.
+    /// `tier` levels are asked in mode tiers, about one node each.
+    pub(super) fn fixed_rows(&self, level: usize, tier: usize) -> usize {
+        match self.drafting.mode() {
+            SpeculationMode::Eagle2 | SpeculationMode::Chain => MAX_DRAFT_TOKENS,
+            SpeculationMode::Tiers => usize::from(level <= tier),
+            _ => 0,
+        }
+    }
+
     /// The deepest node that may be of use: a path of n nodes emits up to n + 1 tokens.
     pub(super) fn max_depth(&self) -> usize {
         self.num_left.saturating_sub(1)

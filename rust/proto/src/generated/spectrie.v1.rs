@@ -519,8 +519,12 @@ pub enum SpeculationMode {
     Bfs = 3,
     /// Fixed trees by observed frequency.
     Prob = 4,
-    /// 0, 1, 3 or 7 draft tokens, by the average length accepted so far.
+    /// 0, 1, 3 or 7 draft tokens, by the average length accepted so far, and as many levels of a drafter.
     Tiers = 5,
+    /// EAGLE-2's tree of a drafter alone; refused where no drafter is loaded.
+    Eagle2 = 6,
+    /// A chain of a drafter alone; refused where no drafter is loaded.
+    Chain = 7,
 }
 impl SpeculationMode {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -535,6 +539,8 @@ impl SpeculationMode {
             Self::Bfs => "SPECULATION_MODE_BFS",
             Self::Prob => "SPECULATION_MODE_PROB",
             Self::Tiers => "SPECULATION_MODE_TIERS",
+            Self::Eagle2 => "SPECULATION_MODE_EAGLE2",
+            Self::Chain => "SPECULATION_MODE_CHAIN",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -546,6 +552,8 @@ impl SpeculationMode {
             "SPECULATION_MODE_BFS" => Some(Self::Bfs),
             "SPECULATION_MODE_PROB" => Some(Self::Prob),
             "SPECULATION_MODE_TIERS" => Some(Self::Tiers),
+            "SPECULATION_MODE_EAGLE2" => Some(Self::Eagle2),
+            "SPECULATION_MODE_CHAIN" => Some(Self::Chain),
             _ => None,
         }
     }

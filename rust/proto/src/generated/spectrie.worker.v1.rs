@@ -662,6 +662,8 @@ pub enum SpeculationMode {
     Bfs = 2,
     Prob = 3,
     Tiers = 5,
+    Eagle2 = 6,
+    Chain = 7,
 }
 impl SpeculationMode {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -675,6 +677,8 @@ impl SpeculationMode {
             Self::Bfs => "SPECULATION_MODE_BFS",
             Self::Prob => "SPECULATION_MODE_PROB",
             Self::Tiers => "SPECULATION_MODE_TIERS",
+            Self::Eagle2 => "SPECULATION_MODE_EAGLE2",
+            Self::Chain => "SPECULATION_MODE_CHAIN",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -685,6 +689,8 @@ impl SpeculationMode {
             "SPECULATION_MODE_BFS" => Some(Self::Bfs),
             "SPECULATION_MODE_PROB" => Some(Self::Prob),
             "SPECULATION_MODE_TIERS" => Some(Self::Tiers),
+            "SPECULATION_MODE_EAGLE2" => Some(Self::Eagle2),
+            "SPECULATION_MODE_CHAIN" => Some(Self::Chain),
             _ => None,
         }
     }

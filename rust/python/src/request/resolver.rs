@@ -31,6 +31,7 @@ pub(super) struct RequestResolver {
     vocabulary_size: u32,
     max_context: u32,
     speculate: bool,
+    has_drafter: bool,
     defaults: SamplingDefaults,
 }
 
@@ -38,7 +39,8 @@ pub(super) struct RequestResolver {
 impl RequestResolver {
     #[new]
     #[pyo3(signature = (tokenizer, *, model, vocabulary_size, max_context, compile, speculate=true,
-        generation_config=None))]
+        has_drafter=false, generation_config=None))]
+    #[expect(clippy::too_many_arguments, reason = "one of each keyword in Python")]
     fn new(
         tokenizer: Py<Tokenizer>,
         model: String,
@@ -46,6 +48,7 @@ impl RequestResolver {
         max_context: u32,
         compile: Py<PyAny>,
         speculate: bool,
+        has_drafter: bool,
         generation_config: Option<&GenerationConfig>,
     ) -> Self {
         let defaults = generation_config.map(|config| config.defaults.clone());
@@ -56,6 +59,7 @@ impl RequestResolver {
             vocabulary_size,
             max_context,
             speculate,
+            has_drafter,
             defaults: defaults.unwrap_or_default(),
         }
     }
@@ -108,6 +112,8 @@ impl RequestResolver {
             core::resolve(request_id, request, model, caller)
         });
         let mut resolved = resolved.map_err(|refusal| refused(py, refusal))?;
+        let drafter = resolved.check_drafter(self.has_drafter);
+        drafter.map_err(|refusal| refused(py, refusal))?;
         if !self.speculate {
             resolved.speculation = Some(worker_v1::SpeculationMode::Off);
         }

@@ -58,6 +58,8 @@ pub(super) fn speculation_mode(
         v1::SpeculationMode::Bfs => Some(Worker::Bfs),
         v1::SpeculationMode::Prob => Some(Worker::Prob),
         v1::SpeculationMode::Tiers => Some(Worker::Tiers),
+        v1::SpeculationMode::Eagle2 => Some(Worker::Eagle2),
+        v1::SpeculationMode::Chain => Some(Worker::Chain),
     }
 }
 

@@ -176,6 +176,26 @@ pub fn resolve(
 }
 
 impl ResolvedRequest {
+    /// Checks that there is a drafter beside the model, if nothing is drafted without one.
+    ///
+    /// # Errors
+    /// There is none; the message says what to do.
+    pub fn check_drafter(&self, has_drafter: bool) -> Result<(), Refusal> {
+        let name = match self.speculation {
+            Some(worker_v1::SpeculationMode::Eagle2) => "eagle2",
+            Some(worker_v1::SpeculationMode::Chain) => "chain",
+            _ => return Ok(()),
+        };
+        if has_drafter {
+            return Ok(());
+        }
+        let message = format!(
+            "given {name}, which drafts from a drafter alone, and none is loaded; allowed: auto, off, bfs, prob or \
+             tiers, or load one at the start by --drafter auto or --drafter PATH"
+        );
+        Err(Refusal::invalid("speculation.mode", message))
+    }
+
     /// Name of choice `index` between router and worker.
     pub fn wire_id(&self, index: u32) -> String {
         format!("{}.{index}", self.wire_name)

@@ -161,7 +161,8 @@ fn check_speculation(checker: &mut Checker, speculation: &v1::Speculation) {
         "speculation.mode",
         || {
             format!(
-                "given {mode}; allowed: 0 (the server's), 1 (auto), 2 (off), 3 (bfs), 4 (prob) or 5 (tiers)"
+                "given {mode}; allowed: 0 (the server's), 1 (auto), 2 (off), 3 (bfs), 4 (prob), 5 (tiers), \
+                 6 (eagle2) or 7 (chain)"
             )
         },
     );

@@ -84,7 +84,7 @@ fn names_are_printable_and_bounded() {
 fn prediction_needs_content_and_mode_a_known_number() {
     let mut bad = request();
     bad.speculation = Some(v1::Speculation {
-        mode: 7,
+        mode: 100,
         max_draft_tokens: Some(64),
         prediction: Some(v1::Prediction { content: None }),
         ..Default::default()

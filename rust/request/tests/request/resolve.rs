@@ -29,6 +29,35 @@ fn chat(role: &str, content: &str) -> v1::GenerateRequest {
 }
 
 #[test]
+fn modes_that_draft_from_a_drafter_alone_are_refused_without_one() {
+    for (mode, name) in [
+        (v1::SpeculationMode::Eagle2, "eagle2"),
+        (v1::SpeculationMode::Chain, "chain"),
+    ] {
+        let mut asked = text("hi");
+        asked.speculation = Some(v1::Speculation {
+            mode: mode.into(),
+            ..Default::default()
+        });
+        assert!(check_request(&asked, None).is_empty());
+        let request = resolved(asked).unwrap();
+        assert_eq!(request.check_drafter(true), Ok(()));
+        let refusal = request.check_drafter(false).unwrap_err();
+        assert_eq!(fields(&refusal), ["speculation.mode"]);
+        let message = &refusal.violations[0].message;
+        assert!(
+            message.starts_with(&format!("given {name}, which")),
+            "{message}"
+        );
+        assert!(
+            message.ends_with("--drafter auto or --drafter PATH"),
+            "{message}"
+        );
+    }
+    assert_eq!(resolved(text("hi")).unwrap().check_drafter(false), Ok(()));
+}
+
+#[test]
 fn request_that_says_nothing_takes_the_defaults_of_the_api() {
     let request = resolved(text("hi")).unwrap();
     assert_eq!(request.prompt_ids, [104, 105]);

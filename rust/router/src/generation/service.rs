@@ -227,6 +227,8 @@ impl Generation {
             deadline,
         };
         let resolved = super::resolve::resolve(request, facts, &shared.texts).await?;
+        let has_drafter = shared.registry.may_have_drafter(&resolved.model.name);
+        resolved.request.check_drafter(has_drafter)?;
         self.check_convicts(&resolved.model.name, &resolved.request)?;
         let outline = keeping.as_ref().map(|keeping| keeping.outline(&resolved));
         live.is_of(&resolved.request.namespace, outline);

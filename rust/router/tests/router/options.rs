@@ -58,6 +58,67 @@ async fn namespaces_that_clients_name_share_one_tenants_part() {
     assert_eq!(places, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
 }
 
+fn ask(mode: v1::SpeculationMode) -> v1::GenerateRequest {
+    let mut asked = request("abc");
+    asked.speculation = Some(v1::Speculation {
+        mode: mode.into(),
+        ..Default::default()
+    });
+    asked
+}
+
+#[tokio::test]
+async fn modes_that_draft_from_a_drafter_alone_are_refused_until_a_worker_has_one() {
+    let router = TestRouter::start().await;
+    let _plain = router.worker(FakeWorker::default()).await;
+    let modes = [v1::SpeculationMode::Eagle2, v1::SpeculationMode::Chain];
+    for mode in modes {
+        let refused = within(router.client().await.generate(ask(mode))).await;
+        let status = refused.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        let message = status.message();
+        assert!(message.contains("speculation.mode: given "), "{message}");
+        assert!(message.contains("--drafter PATH"), "{message}");
+    }
+    let _drafting = router
+        .worker(FakeWorker {
+            has_drafter: true,
+            ..FakeWorker::default()
+        })
+        .await;
+    // Either worker may get it: on the other one, it drafts nothing.
+    for mode in modes {
+        let asked = within(router.client().await.generate(ask(mode))).await;
+        assert_eq!(asked.unwrap().into_inner().choices[0].text, "abc");
+    }
+}
+
+#[tokio::test]
+async fn modes_of_a_drafter_reach_its_worker() {
+    let router = TestRouter::start().await;
+    let mut worker = router
+        .worker(FakeWorker {
+            has_drafter: true,
+            ..FakeWorker::default()
+        })
+        .await;
+    for (mode, expected) in [
+        (
+            v1::SpeculationMode::Eagle2,
+            worker_v1::SpeculationMode::Eagle2,
+        ),
+        (
+            v1::SpeculationMode::Chain,
+            worker_v1::SpeculationMode::Chain,
+        ),
+    ] {
+        within(router.client().await.generate(ask(mode)))
+            .await
+            .unwrap();
+        assert_eq!(start_of(&mut worker).await.speculation(), expected);
+    }
+}
+
 #[tokio::test]
 async fn every_option_reaches_the_worker_and_the_prompt_is_told_once() {
     let router = TestRouter::start().await;

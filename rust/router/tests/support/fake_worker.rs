@@ -7,17 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::artifacts::artifacts;
 pub(crate) use super::byte_tokenizer::END_TOKEN;
-use super::byte_tokenizer::{CHAT_TEMPLATE, tokenizer_json};
 use super::fake_memory::FakeMemory;
-use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
 use spectrie_proto::WORKER_PROTOCOL;
 use spectrie_proto::worker_v1::worker_hub_client::WorkerHubClient;
 use spectrie_proto::worker_v1::{
-    AdminReply, ArtifactChunk, Cancel, Capacity, FinishKind, Heartbeat, Hello, Learned, Load,
-    Ready, RequestOutput, RequestStats, RouterMessage, Start, StepOutput, TokenLogprob,
-    WorkerMessage, router_message, worker_message::Message,
+    AdminReply, Cancel, Capacity, Drafter, FinishKind, Heartbeat, Hello, Learned, Load, Ready,
+    RequestOutput, RequestStats, RouterMessage, Start, StepOutput, TokenLogprob, WorkerMessage,
+    router_message, worker_message::Message,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -77,6 +75,8 @@ pub struct FakeWorker {
     pub is_mute: Arc<AtomicBool>,
     /// Corpora that it opens at its start.
     pub corpora: Vec<String>,
+    /// Whether it says that a drafter is beside its model.
+    pub has_drafter: bool,
     /// Token of a TCP listener.
     pub worker_token: Option<String>,
     /// Instead of dialling.
@@ -109,6 +109,7 @@ impl Default for FakeWorker {
             is_silent: false,
             is_mute: Arc::default(),
             corpora: Vec::new(),
+            has_drafter: false,
             worker_token: None,
             channel: None,
         }
@@ -236,30 +237,14 @@ impl FakeWorker {
             eos_token_ids: vec![END_TOKEN],
             instance: "fake".into(),
             process_id: i64::from(std::process::id()),
+            drafter: self.has_drafter.then(|| Drafter {
+                name: "small".into(),
+                kind: "eagle3".into(),
+            }),
             ..Default::default()
         };
         let mut messages = vec![Message::Hello(hello)];
-        for (name, data) in [
-            ("tokenizer.json", tokenizer_json()),
-            ("chat_template.jinja", CHAT_TEMPLATE.into()),
-            (
-                "generation_config.json",
-                r#"{"temperature": 0.5, "top_k": 40}"#.into(),
-            ),
-        ] {
-            let (first, second) = data.as_bytes().split_at(data.len() / 2);
-            let chunk = |data: &[u8], sha256| {
-                let data = Bytes::copy_from_slice(data);
-                Message::Artifact(ArtifactChunk {
-                    name: name.into(),
-                    data,
-                    sha256,
-                })
-            };
-            let digest = format!("{:x}", Sha256::digest(data.as_bytes()));
-            messages.push(chunk(first, None));
-            messages.push(chunk(second, Some(digest)));
-        }
+        messages.extend(artifacts());
         messages.push(Message::Ready(Ready {}));
         messages
     }

@@ -1,6 +1,7 @@
 //! A router on real sockets, with fake workers, for tests.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its part.
 
+mod artifacts;
 pub mod authority;
 #[path = "../../../request/tests/request/byte_tokenizer.rs"]
 mod byte_tokenizer;

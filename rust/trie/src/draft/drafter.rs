@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::draft::best_first::{BestFirst, Bounds, Expectations, Trained};
 use crate::draft::corpus_order::CorpusOrder;
 use crate::draft::head::Head;
+use crate::draft::head_modes;
 use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
 use crate::score::mixer::Mixer;
@@ -44,7 +45,7 @@ type Label = (u32, TokenId);
 /// ```
 #[derive(Debug)]
 pub struct Drafter {
-    config: DraftConfig,
+    pub(super) config: DraftConfig,
     pub(super) shared: Option<Arc<SharedTrie>>,
     /// Whether the namespace takes over what this request learns.
     pub(super) contributes: bool,
@@ -287,7 +288,8 @@ impl Drafter {
         };
         self.first_block = text.as_deref().map_or(0, View::first_id);
         let adaptive = self.config.mode == DraftMode::Auto;
-        let is_textless = self.is_textless && adaptive;
+        let beams = self.config.beams();
+        let is_textless = beams.is_some() || (self.is_textless && adaptive);
         let sources = if is_textless {
             sources.answers_alone()
         } else {
@@ -302,7 +304,7 @@ impl Drafter {
         };
         let context = context_of(self.request.tokens());
         self.visits = sources.collect(context, limits, &mut self.builder.occurrences);
-        let asked = self.head.asked.root().filter(|_| adaptive);
+        let asked = self.head.asked.root().filter(|_| adaptive || is_textless);
         let cursor = self.prediction.cursor().filter(|_| !is_textless);
         self.builder.start(context, cursor, asked);
         if adaptive {
@@ -327,13 +329,13 @@ impl Drafter {
             );
             self.reached = Some(ROOT);
         } else {
-            fixed_modes::select(
-                &self.config,
-                max_nodes,
-                &mut self.builder,
-                &sources,
-                &self.prediction,
-            );
+            let (config, builder, prediction) = (&self.config, &mut self.builder, &self.prediction);
+            match beams {
+                Some(beams) => {
+                    head_modes::select(config, max_nodes, beams, builder, &sources, prediction);
+                }
+                None => fixed_modes::select(config, max_nodes, builder, &sources, prediction),
+            }
             self.search.clear();
             self.reached = None;
         }
@@ -366,7 +368,10 @@ impl Drop for Drafter {
         let shared = self.shared.as_ref().filter(|_| self.contributes);
         if let Some(learned) = shared.and_then(|shared| shared.learned()) {
             self.mixer.leave(learned);
-            self.head.leave(learned);
+            // The fixed modes find out nothing of a drafter.
+            if self.config.mode == DraftMode::Auto {
+                self.head.leave(learned);
+            }
         }
     }
 }

@@ -25,7 +25,8 @@ pub struct Inquiry {
     pub token: TokenId,
     /// Distance from the root.
     pub depth: u16,
-    /// Accepted tokens that an answer is expected to add, less what their rows cost.
+    /// Accepted tokens that an answer is expected to add, less what their rows cost; in modes that ask whatever it
+    /// costs, how likely it is that the node is reached.
     pub gain: f32,
     /// Probability that a child drafted so far is right, if the node is reached.
     pub before: f32,
@@ -61,10 +62,13 @@ impl Drafter {
 
     /// Nodes of the last draft that may be asked about at `level`, which counts from 1: the root first,
     /// then nodes below those of the level before that were answered. A row costs `price` accepted tokens.
+    /// In modes `eagle2` and `chain`, the likeliest of each level, whatever they cost, up to the last level.
     pub fn frontier(&self, level: u16, price: f32) -> Vec<Inquiry> {
         let nodes = self.builder.nodes.iter().enumerate();
+        let beams = self.config.beams();
         let wanted = nodes.filter(|(_, node)| {
-            node.depth + 1 == level && node.asked.is_none() && node.value >= MIN_VALUE
+            let is_worth = beams.is_some() || node.value >= MIN_VALUE;
+            node.depth + 1 == level && node.asked.is_none() && is_worth
         });
         let inquiries = wanted.filter_map(|(index, node)| {
             let parent = if index as u32 == ROOT {
@@ -72,9 +76,33 @@ impl Drafter {
             } else {
                 Some(self.builder.nodes[node.parent as usize].asked?)
             };
-            Some(self.inquiry(index as u32, parent, level, price))
+            Some(match beams {
+                Some(_) => self.plain_inquiry(index as u32, parent),
+                None => self.inquiry(index as u32, parent, level, price),
+            })
         });
-        inquiries.collect()
+        let mut inquiries: Vec<Inquiry> = inquiries.collect();
+        if let Some(beams) = beams {
+            let is_open = usize::from(level) <= self.config.head_steps;
+            inquiries.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+            inquiries.truncate(if is_open { beams } else { 0 });
+        }
+        inquiries
+    }
+
+    /// An inquiry whose answer is wanted whatever it costs.
+    fn plain_inquiry(&self, index: u32, parent: Option<u32>) -> Inquiry {
+        let node = self.builder.nodes[index as usize];
+        Inquiry {
+            parent,
+            token: node.token,
+            depth: node.depth,
+            gain: node.value,
+            before: 0.0,
+            price: 0.0,
+            surplus: 0.0,
+            named: Vec::new(),
+        }
     }
 
     fn inquiry(&self, index: u32, parent: Option<u32>, level: u16, price: f32) -> Inquiry {

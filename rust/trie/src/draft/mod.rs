@@ -6,6 +6,7 @@ mod credit;
 pub(crate) mod drafter;
 pub(crate) mod fixed_modes;
 pub(crate) mod head;
+pub(crate) mod head_modes;
 pub(crate) mod inquiry;
 pub(crate) mod tree;
 pub(crate) mod tree_builder;

@@ -6,7 +6,7 @@ use super::macros::options;
 use super::model::RUNNERS;
 use super::row::{Group, OptionRow};
 use crate::limits::{MAX_DRAFT_TOKENS, MAX_MATCH};
-use crate::sizes::PAGE_SIZE;
+use crate::sizes::{PAGE_SIZE, TOP_K};
 use crate::{Recycle, SpeculationMode};
 
 /// The greatest number of pages, rows or tokens.
@@ -95,7 +95,8 @@ options! {
     ///
     /// `auto`: calibrated scores, and as many tokens as the measured cost of a step justifies;
     /// `off`: no drafts; `bfs` and `prob`: fixed trees, newest or likeliest continuation first;
-    /// `tiers`: calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
+    /// `tiers`: calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately;
+    /// `eagle2` and `chain`: fixed trees of a drafter alone, EAGLE-2's or a chain.
     speculation: SpeculationMode = SpeculationMode::Auto
         => speculation(Kind::Choice(&SpeculationMode::NAMES)).flag("speculation", RUNNERS).keyword();
     /// Maximum draft tokens per request and step.
@@ -133,6 +134,12 @@ options! {
     /// Maximum children of a draft node, in modes bfs and prob.
     max_breadth: usize = 10 => speculation(integer(1, DEEPEST))
         .flag("max_breadth", WORKERS).flag_range(1.0, 10.0);
+    /// Levels that a drafter is asked in each step, in modes eagle2 and chain.
+    head_steps: usize = 5 => speculation(integer(1, DEEPEST))
+        .flag("head_steps", WORKERS).flag_range(1.0, 16.0).unit("levels");
+    /// Nodes of a level that a drafter is asked about, and tokens taken of each answer, in mode eagle2.
+    head_top_k: usize = 8 => speculation(integer(1, TOP_K as u32))
+        .flag("head_top_k", WORKERS).unit("tokens");
     /// Maximum depth of a draft tree.
     max_depth: usize = 18 => speculation(integer(1, DEEPEST))
         .flag("max_depth", WORKERS).unit("tokens");

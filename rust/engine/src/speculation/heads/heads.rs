@@ -4,7 +4,8 @@ use spectrie_types::Source;
 use spectrie_types::seed::splitmix;
 
 use super::super::gain::Arm;
-use super::fills::{Fill, Parts};
+use super::chosen::{Chosen, Why};
+use super::fills::Parts;
 use super::info::DrafterInfo;
 use super::level_costs::LevelCosts;
 use super::probing::Probing;
@@ -23,25 +24,6 @@ const HOLDOUT_SALT: u64 = 0x4845_4144;
 
 /// Steps of either kind before a gain is told.
 const LEAST_STEPS: f64 = 10.0;
-
-/// What is asked in a level, and made up before it.
-#[derive(Debug)]
-pub(in crate::speculation) struct Chosen {
-    pub(in crate::speculation) wishes: Vec<Wish>,
-    pub(in crate::speculation) fills: Vec<Fill>,
-    /// What of making up counts for this step.
-    pub(in crate::speculation) share_ms: f64,
-    pub(in crate::speculation) why: Why,
-}
-
-/// Why a level is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::speculation) enum Why {
-    /// Its answers promise more than they cost.
-    Pays,
-    /// The drafter sleeps, and is tried.
-    Probe,
-}
 
 /// Owns what levels cost, what asking gained, and when a drafter that sleeps is tried again.
 #[derive(Debug)]
@@ -146,6 +128,23 @@ impl Heads {
         Some(self.part(wishes, Why::Pays))
     }
 
+    /// The wishes of requests that ask whatever it costs, the likeliest nodes first, at most `most`; `None` without any.
+    pub(in crate::speculation) fn fixed(
+        &self,
+        mut wishes: Vec<Wish>,
+        most: usize,
+    ) -> Option<Chosen> {
+        wishes.sort_by(|a, b| b.inquiry.gain.total_cmp(&a.inquiry.gain));
+        wishes.truncate(most);
+        (!wishes.is_empty()).then(|| self.part(wishes, Why::Fixed))
+    }
+
+    /// Counts a level of so many rows.
+    pub(in crate::speculation) fn count(&mut self, num_rows: usize) {
+        self.levels_asked += u64::from(num_rows > 0);
+        self.rows_asked += num_rows as u64;
+    }
+
     /// One of the wishes of a first level, if it is due to be tried.
     pub(in crate::speculation) fn try_one(
         &mut self,
@@ -162,11 +161,9 @@ impl Heads {
     }
 
     /// What of the wishes is asked in this step.
-    fn part(&mut self, wishes: Vec<Wish>, why: Why) -> Chosen {
+    fn part(&self, wishes: Vec<Wish>, why: Why) -> Chosen {
         let most = self.costs.most_fills(self.step_ms);
         let Parts { wishes, fills } = Parts::of(wishes, most);
-        self.levels_asked += u64::from(!wishes.is_empty());
-        self.rows_asked += wishes.len() as u64;
         let shares = wishes.iter();
         let shares = shares.map(|wish| self.costs.fill_share_ms(wish.missing));
         Chosen {

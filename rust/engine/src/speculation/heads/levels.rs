@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use spectrie_trie::{Inquiry, MAX_NAMED};
 use spectrie_types::sizes::TOP_K;
 
+use super::chosen::Why;
 use super::fills::Fill;
-use super::heads::Why;
 use crate::error::EngineError;
 use crate::forward::DraftAnswers;
 
@@ -43,6 +43,8 @@ pub(crate) struct Levels {
     pub(in crate::speculation) num_rows: usize,
     /// Whether no further one follows.
     pub(in crate::speculation) is_over: bool,
+    /// Whether further ones are for requests of fixed modes alone.
+    pub(in crate::speculation) is_bought_over: bool,
     /// For each request, the row of each answer that it has, by its number.
     pub(in crate::speculation) row_of: Vec<Vec<usize>>,
     /// What answers that promised to pay took for each request, drafts that heed them included.

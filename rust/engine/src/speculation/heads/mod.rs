@@ -1,5 +1,6 @@
 //! Drafters that the runner calls, and whether their answers are worth their time.
 
+mod chosen;
 mod fills;
 #[expect(
     clippy::module_inception,
@@ -12,7 +13,8 @@ mod levels;
 mod probing;
 mod wish;
 
-pub(super) use heads::{Chosen, Heads, Why};
+pub(super) use chosen::{Chosen, Why};
+pub(super) use heads::Heads;
 pub use info::DrafterInfo;
 pub(crate) use levels::LevelRow;
 pub(super) use levels::{LevelRows, Levels, likeliest};

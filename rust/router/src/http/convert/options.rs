@@ -11,7 +11,7 @@ use super::api_request::Endpoint;
 use super::fields::{Field, Fields, to_f32, to_strings, wrong};
 use crate::http::error::HttpError;
 
-const MODES: &str = "\"auto\", \"off\", \"bfs\", \"prob\" or \"tiers\"";
+const MODES: &str = "\"auto\", \"off\", \"bfs\", \"prob\", \"tiers\", \"eagle2\" or \"chain\"";
 
 macro_rules! sampling {
     ($body:expr, $others:expr; $($field:ident: $type:ty,)+) => {
@@ -210,6 +210,8 @@ pub(super) fn take_speculation(
         Some("bfs") => v1::SpeculationMode::Bfs,
         Some("prob") => v1::SpeculationMode::Prob,
         Some("tiers") => v1::SpeculationMode::Tiers,
+        Some("eagle2") => v1::SpeculationMode::Eagle2,
+        Some("chain") => v1::SpeculationMode::Chain,
         Some(other) => {
             let given = Value::String(other.to_owned());
             return Err(wrong("speculation.mode", &given, MODES));

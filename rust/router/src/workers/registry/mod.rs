@@ -1,8 +1,8 @@
 //! Which models are served, by which workers, and where the next choice goes.
 
+mod abilities;
 pub(crate) mod ejection;
 mod loading;
-mod numerics;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

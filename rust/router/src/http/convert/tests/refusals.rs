@@ -152,7 +152,7 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"speculation": {"mode": "fast"}}),
             "speculation.mode",
             INVALID,
-            "speculation.mode: given the string \"fast\"; allowed: \"auto\", \"off\", \"bfs\", \"prob\" or \"tiers\"",
+            "speculation.mode: given the string \"fast\"; allowed: \"auto\", \"off\", \"bfs\", \"prob\", \"tiers\", \"eagle2\" or \"chain\"",
         ),
         (
             json!({"logprobs": 5}),

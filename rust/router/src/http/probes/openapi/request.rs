@@ -47,7 +47,7 @@ pub(super) fn schemas() -> Properties {
         "SpeculationOptions": object(properties! {
             "enabled": or_null(flag()),
             "max_draft_tokens": or_null(between(0, MAX_DRAFT_TOKENS as i64)),
-            "mode": or_null(one_of(&["auto", "off", "bfs", "prob", "tiers"])),
+            "mode": or_null(one_of(&["auto", "off", "bfs", "prob", "tiers", "eagle2", "chain"])),
             "learn": about(or_null(flag()), "Whether the request's text enters shared memory: true."),
         }, &[]),
         "ResponseFormat": object(properties! {

@@ -1,4 +1,4 @@
-//! What the workers of a model compute like.
+//! What the workers of a model can do.
 
 use super::Registry;
 
@@ -10,5 +10,13 @@ impl Registry {
         };
         let mut prints = workers.iter().map(|one| &one.hello.numeric_fingerprint);
         workers.is_empty() || prints.any(|one| one == fingerprint)
+    }
+
+    /// Whether a worker of a model has a drafter, or those to come may.
+    pub(crate) fn may_have_drafter(&self, model: &str) -> bool {
+        let Ok((_, workers)) = self.workers(Some(model)) else {
+            return true;
+        };
+        workers.is_empty() || workers.iter().any(|one| one.hello.drafter.is_some())
     }
 }
