@@ -51,6 +51,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "max_match",
             "min_breadth",
             "max_breadth",
+            "head_steps",
+            "head_top_k",
             "max_depth",
         ),
     ),
