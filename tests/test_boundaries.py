@@ -83,6 +83,7 @@ ROOMS: dict[str, set[str]] = {
     "training": {
         "training",
         "llm",
+        "engine",
         "model",
         "_core",
         "errors",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,13 @@ def test_a_head_is_trained_on_the_models_own_answers(
     shown = capsys.readouterr()
     assert shown.out.strip() == str(output)
     assert "right on held-out answers, by level" in shown.err
+    worth = re.search(
+        r"on held-out prompts: ([\d.]+) with the head alone.*: ([\d.]+) from text alone, ([\d.]+) with the head",
+        shown.err,
+    )
+    assert worth is not None, shown.err
+    assert all(1.0 <= float(figure) <= 20.0 for figure in worth.groups())
+    assert "expected here for one request" in shown.err
     log = (tmp_path / "head.work/train.log").read_text()
     assert log and set(log.splitlines()) <= set(shown.err.splitlines())
     config = json.loads((output / "config.json").read_text())

@@ -41,7 +41,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "batches",
         "kinds",
         "evaluation export recipe",
-        "trainer",
+        "trainer worth",
         "training",
         "__init__",
     ),

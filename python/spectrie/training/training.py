@@ -32,6 +32,7 @@ from spectrie.training.texts.prompts import Chat, varied_chats
 from spectrie.training.texts.samples import Sample, SampleFile
 from spectrie.training.trainer import Trainer
 from spectrie.training.vocabulary import coverage, draft_vocabulary
+from spectrie.training.worth import report_worth
 from spectrie.version import __version__
 
 __all__ = ["TrainedHead", "train_head"]
@@ -128,6 +129,7 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
         f"right on held-out answers, by level: {result} ({result.chain_length:.2f} tokens of a chain); "
         f"{size / 1e6:.1f} MB"
     )
+    report_worth(recipe, folder, [samples[index] for index in held_out], report)
     return TrainedHead(recipe.output, size, result, covered)
 
 

@@ -1,0 +1,105 @@
+"""What a new head gives where it will serve: the answers to held-out prompts, computed on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from spectrie.engine.forecast import forecast
+from spectrie.llm import LLM
+from spectrie.model import load_runner
+from spectrie.training.recipe import Recipe
+from spectrie.training.texts.samples import Sample
+
+__all__ = ["report_worth"]
+
+_PROMPTS = 12
+"""Held-out prompts that are answered, one at a time: a minute or two with SmolLM2-135M on two cores."""
+
+_PAGES = 64
+
+_TEXT_PROMPT_TOKENS = 32
+"""Prompt of a sample that is text, of which every token is to be guessed."""
+
+
+def report_worth(
+    recipe: Recipe, folder: Path, held_out: Sequence[Sample], report: Callable[[str], None]
+) -> None:
+    """Reports what a head costs, what to expect of it, and tokens a step with and without it.
+
+    Args:
+        recipe: Of the training; its output holds the head.
+        folder: The model's.
+        held_out: Samples that were not trained on.
+        report: Receives the lines.
+    """
+    prompts = list(_prompts(held_out, recipe.sample_tokens - recipe.answer_tokens))[:_PROMPTS]
+    if not prompts:
+        return
+    report(f"answering {len(prompts)} held-out prompts three times, to see what the head gives")
+    for line in _expected(recipe, folder):
+        report(line)
+    drafter = str(recipe.output)
+    alone = _tokens_per_step(recipe, folder, prompts, drafter, "eagle2")
+    text = _tokens_per_step(recipe, folder, prompts, "off", "auto")
+    both = _tokens_per_step(recipe, folder, prompts, drafter, "auto")
+    report(
+        f"tokens a step on held-out prompts: {alone:.2f} with the head alone, asked whatever it costs; served here "
+        f"as --speculation auto decides: {text:.2f} from text alone, {both:.2f} with the head too"
+    )
+
+
+def _expected(recipe: Recipe, folder: Path) -> Iterator[str]:
+    """What a level costs here, and whether it is expected to pay."""
+    runner = load_runner(
+        folder, device="cpu", num_pages=_PAGES, threads=recipe.threads, drafter=recipe.output
+    )
+    try:
+        if runner.drafter is not None:
+            yield runner.drafter.line
+            expected = forecast(runner.drafter, *runner.measure_costs())
+            if expected is not None:
+                yield str(expected)
+    finally:
+        runner.close()
+
+
+def _prompts(samples: Sequence[Sample], max_tokens: int) -> Iterator[list[int]]:
+    """What comes before the first answer of each, every prompt once."""
+    seen = set()
+    for sample in samples:
+        num_tokens = sample.answers[0][0] or min(_TEXT_PROMPT_TOKENS, len(sample.token_ids) // 2)
+        prompt = sample.token_ids[: min(num_tokens, max(max_tokens, 1))]
+        if prompt and tuple(prompt) not in seen:
+            seen.add(tuple(prompt))
+            yield prompt
+
+
+def _tokens_per_step(
+    recipe: Recipe,
+    folder: Path,
+    prompts: Sequence[list[int]],
+    drafter: str,
+    speculation: Literal["auto", "eagle2"],
+) -> float:
+    """Tokens of a forward after the prefill, over all answers: greedy, as a server with one request at a time."""
+    steps = accepted = 0
+    with LLM(
+        folder,
+        drafter=drafter,
+        speculation=speculation,
+        max_context=recipe.sample_tokens,
+        threads=recipe.threads,
+        device="cpu",
+    ) as llm:
+        for prompt in prompts:
+            answer = llm.generate(
+                prompt_token_ids=prompt,
+                max_tokens=min(recipe.answer_tokens, recipe.sample_tokens - len(prompt)),
+                temperature=0.0,
+                namespace=recipe.namespace,
+            )
+            steps += answer.speculation.verify_steps
+            accepted += answer.speculation.accepted_tokens
+    return 1.0 + accepted / max(steps, 1)
