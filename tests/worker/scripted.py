@@ -19,7 +19,7 @@ from spectrie.model.runner.info import ContextCost
 
 __all__ = ["EOS_ID", "WAIT_S", "CountingRunner", "Hub"]
 
-WAIT_S = 15.0
+WAIT_S = 60.0
 VOCABULARY_SIZE = 64
 EOS_ID = 63
 

@@ -56,6 +56,8 @@ def test_nobody_waits_for_a_grammar_and_its_request_can_be_cancelled(
     hub.start("left", structured=choice)
     hub.start("quick")
     assert hub.outputs("quick")[-1].finish == worker_pb2.FINISH_LENGTH
+    # Cancelled before, it would not be compiled.
+    assert grammars.began.acquire(timeout=WAIT_S)
     hub.send(cancel=worker_pb2.Cancel(request_id="left"))
     hub.start("after")
     assert hub.outputs("after")[-1].finish == worker_pb2.FINISH_LENGTH
@@ -97,6 +99,9 @@ def test_a_known_grammar_and_another_tenants_pass_fifty_slow_ones(
     assert grammars.compiled[4:] == [("regex", "other")]
     grammars.permits.release(1000)
     assert hub.outputs("slow-49")[-1].finish == worker_pb2.FINISH_LENGTH
+    # Those before it have left the line, but another thread may be about to begin one.
+    for _ in range(45):
+        assert grammars.began.acquire(timeout=WAIT_S)
     # One was cancelled in line: nobody waits for it.
     assert len(grammars.compiled) == 50
     assert ("regex", "slow-4") not in grammars.compiled
