@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from spectrie.supervise import supervisor
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 supervisor.FIRST_PAUSE_S = 0.05
 supervisor.LONGEST_PAUSE_S = 0.1
+supervisor.STACKS_S = 1.0
 with supervisor.Supervisor(drain_s=5.0) as host:
     for index, source in enumerate(sys.argv[1:]):
         host.start(supervisor.Program(f"child-{index}",
@@ -113,7 +115,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_gone(pid: int) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     return not alive(pid)
@@ -183,10 +185,10 @@ def test_child_that_stands_still_with_work_pending_writes_its_stacks_and_is_star
     run = Run(PULSING.replace("PENDING", "True").replace("STEPS", "3"))
     started.append(run)
     run.wait_ready()
+    # One that got no time of the processor for half a second said nothing: it is started again, too.
+    lines_until(run, "child-0 made no progress for 1 s with work pending: killing it\n")
     lines = lines_until(run, "restarting it")
-    stall = "child-0 made no progress for 1 s with work pending: killing it\n"
-    assert stall in lines
-    stacks = "".join(lines[lines.index(stall) :])
+    stacks = "".join(lines)
     assert "in standing_still" in stacks and "in beat" in stacks
     assert "child-0 ended (signal SIGKILL)" in lines[-1]
     lines_until(run, "child-0 made no progress")
@@ -226,12 +228,21 @@ def test_what_a_stalled_child_started_ends_with_it(started: list[Run]) -> None:
     started.append(run)
     run.wait_ready()
     other = int(lines_until(run, "other")[-1].split()[-1])
-    assert alive(other)
     lines_until(run, "restarting it")
     assert wait_gone(other)
-    os.kill(int(lines_until(run, "other")[-1].split()[-1]), signal.SIGKILL)
+    end_others(lines_until(run, "other"))
     run.process.send_signal(signal.SIGINT)
-    assert run.end()[0] == 0
+    code, errors = run.end()
+    assert code == 0
+    end_others(errors.splitlines())
+
+
+def end_others(lines: list[str]) -> None:
+    """Ends what children have started; a child that was stalled by now has ended its own."""
+    for line in lines:
+        if "] other " in line:
+            with suppress(ProcessLookupError):
+                os.kill(int(line.split()[-1]), signal.SIGKILL)
 
 
 def test_child_that_ends_well_is_started_again_at_once_and_without_a_warning(
