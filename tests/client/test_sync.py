@@ -228,15 +228,16 @@ def test_exhausted_is_retried_only_when_the_server_says_when(
 
 
 def test_no_retry_outlives_the_deadline(server: Server, sleeps: list[float]) -> None:
-    server.script.unary = [fail(UNAVAILABLE, "loading", RETRY_IN_2_S)]
+    later = details.RetryInfo(retry_delay=Duration(seconds=59))
+    server.script.unary = [fail(UNAVAILABLE, "loading", later)]
     with spectrie.Client(server.target) as client, pytest.raises(errors.Unavailable):
-        client.generate("x", timeout=1.5)
+        client.generate("x", timeout=58)
     assert sleeps == []
 
 
 def test_deadline_is_named(server: Server) -> None:
     gate = threading.Event()
-    server.script.unary = [lambda context: gate.wait(10)]
+    server.script.unary = [lambda context: gate.wait(60)]
     with spectrie.Client(server.target) as client:
         with pytest.raises(errors.DeadlineExceeded, match=r"within 0\.2 s") as caught:
             client.generate("x", timeout=0.2)
