@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 
 __all__ = ["Server", "client", "router", "scripted", "serving", "url"]
 
-READY_S = 30.0
+READY_S = 60.0
 ROOT = Path(__file__).parents[2]
 READY_PREFIX = "spectrie ready "
 

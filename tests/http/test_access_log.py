@@ -28,9 +28,11 @@ assert EOS_ID == 256  # One token a byte, and the end.
 
 def _lines(log: Path, form: str) -> list[dict[str, Any]]:
     """The fields of the access lines so far."""
+    # The last one may be on its way.
+    whole = log.read_text().rpartition("\n")[0].splitlines()
     if form == "text":
-        return [{"text": line} for line in log.read_text().splitlines() if " access " in line]
-    whole = [line for line in log.read_text().splitlines() if line.endswith("}")]
+        return [{"text": line} for line in whole if " access " in line]
+    whole = [line for line in whole if line.endswith("}")]
     events = [json.loads(line) for line in whole]
     return [event["fields"] for event in events if event["target"] == "access"]
 

@@ -13,7 +13,7 @@ from tests.http.scripted_worker import MODEL
 from tests.http.server import Server, serving
 from tests.waiting import wait_until
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 PROMPT = {"prompt": "hello", "temperature": 0, "max_tokens": 4}
 
 

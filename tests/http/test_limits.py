@@ -45,7 +45,7 @@ async def test_full_queue_is_429_until_someone_leaves(scripted: Server) -> None:
         assert int(caught.value.response.headers["retry-after"]) >= 1
         await asyncio.gather(*(stream.close() for stream in streams))
         for _ in range(PLACES):
-            await asyncio.to_thread(scripted.worker.cancelled.get, timeout=20)
+            await asyncio.to_thread(scripted.worker.cancelled.get, timeout=60)
         answer = await client.chat.completions.create(**chat("hello"))
     assert answer.choices[0].finish_reason == "stop"
 
@@ -68,7 +68,7 @@ def test_name_of_a_running_request_is_409(scripted: Server) -> None:
         with client.stream("POST", "/chat/completions", json=named) as running:
             assert running.status_code == 200
             response = client.post("/chat/completions", json=chat("hello", request_id="twice"))
-        scripted.worker.cancelled.get(timeout=20)
+        scripted.worker.cancelled.get(timeout=60)
     assert response.status_code == 409
     assert response.json()["error"]["type"] == "conflict_error"
 
