@@ -134,7 +134,7 @@ def serve(model: Path, *arguments: str, python: Path = ROOT / "python") -> Progr
 
 def gone(pid: int) -> bool:
     """Whether a process has ended, waiting for it a while."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + END_S
     while time.monotonic() < deadline:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

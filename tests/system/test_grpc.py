@@ -134,7 +134,7 @@ def running(server: dict[str, Any]) -> float:
     import time
     import urllib.request
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_S
     value = float("nan")
     while time.monotonic() < deadline and value != 0:
         with urllib.request.urlopen(f"http://{server['http']}/metrics", timeout=WAIT_S) as reply:

@@ -39,7 +39,7 @@ def test_stream_of_a_killed_worker_goes_on_at_its_successor(
             assert_goes_on(client, pid)
             answer = client.generate("def", max_tokens=4, ignore_eos=True, timeout=60)
             assert answer.usage.completion_tokens == 4
-        assert "restarting it" in program.output
+        program.wait_line("restarting it")
         program.signal(signal.SIGINT)
         assert program.wait() == 0
 
@@ -118,7 +118,7 @@ def test_router_and_worker_find_each_other_in_any_order(tiny: Path, tmp_path: Pa
             # The second round is a router that was restarted.
             with Program(*router) as running:
                 facts = running.wait_ready()
-                with Client(facts["grpc"], max_retries=5, timeout=60) as client:
+                with Client(facts["grpc"], max_retries=8, timeout=120) as client:
                     assert client.generate("def", max_tokens=3).token_ids
                 running.signal(signal.SIGTERM)
                 assert running.wait() == 0

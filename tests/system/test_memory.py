@@ -159,7 +159,7 @@ def test_text_behind_a_stop_that_comes_with_the_last_token_is_not_learnt(
             assert answer.token_ids == plain[:kept]
             assert (answer.finish_reason, answer.usage.completion_tokens) == ("stop", kept)
             learnt = answer.usage.prompt_tokens + kept
-            wait_until(lambda: served.num_tokens("erin") > 0, 30, lambda: "nothing is learnt")
+            wait_until(lambda: served.num_tokens("erin") > 0, 60, lambda: "nothing is learnt")
             assert served.num_tokens("erin") == learnt
 
 

@@ -214,7 +214,10 @@ def test_a_poison_request_among_fifteen_others_fails_alone(
                 traffic.end()
             assert traffic.failures == [], program.output
             # It was tried often enough to be sure, and not again and again.
-            assert 2 <= program.output.count("signal SIGKILL") <= 3
+            wait_until(
+                lambda: program.output.count("signal SIGKILL") >= 2, 60.0, lambda: program.output
+            )
+            assert program.output.count("signal SIGKILL") <= 3
             settled(admin, 2, program)
             with pytest.raises(InvalidArgument):
                 client.generate(prompt_token_ids=POISON_IDS, max_tokens=8, timeout=150.0)
