@@ -949,8 +949,9 @@ class Finished(_message.Message):
     stop_token_id: _builtins.int
     stop_text: _builtins.str
     numerics_changed: _builtins.bool
-    """Whether the worker was lost and the choice went on at one of another numeric fingerprint: the same seed
-    need not give the same tokens again.
+    """Whether the same seed need not give these tokens again: the worker was lost and the choice went on at one of
+    another numeric fingerprint, or its router ended too and a worker with fast arithmetic computed tokens again
+    that the client has already, which may be others now.
     """
     position: _builtins.int
     """Where in the choice a client is that has this event."""

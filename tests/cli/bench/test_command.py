@@ -81,3 +81,12 @@ def test_bad_prompt_files_are_refused_by_line(
     path.write_text(line)
     assert main(["bench", "--prompts", str(path)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_profile_without_torch_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("spectrie.model.machine.has_torch", lambda: False)
+    assert main(["bench", "--profile", "/no/model"]) != 0
+    message = "--profile needs torch: pip install 'spectrie[worker]'"
+    assert message in capsys.readouterr().err

@@ -12,6 +12,13 @@ from spectrie.errors import ModelError
 from spectrie.model.config.model_config import ModelConfig
 from tests.model.sizes import SIZES
 
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 LLAMA = SIZES | {"architectures": ["LlamaForCausalLM"], "eos_token_id": 7}
 
 
@@ -101,7 +108,10 @@ def test_fields_that_change_nothing_are_accepted(harmless: dict[str, Any]) -> No
         ({"rope_scaling": {"rope_type": "longrope"}}, "rope type 'longrope' is not supported"),
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "rope type 'dynamic'"),
         ({"rope_scaling": {"type": "linear", "mrope_section": [1]}}, "rope fields .*mrope_section"),
-        ({"rope_scaling": {"type": "linear"}}, "rope factor is None, expected a positive number"),
+        ({"rope_scaling": {"type": "linear"}}, "rope factor is missing"),
+        ({"rope_scaling": LLAMA3 | {"low_freq_factor": 4.0}}, "high_freq_factor is 4.0, expected"),
+        ({"rope_scaling": LLAMA3 | {"low_freq_factor": 8.0}}, "more than low_freq_factor, 8"),
+        ({"rope_scaling": YARN, "rope_theta": 1}, "rope_theta is 1, expected more than 1"),
         ({"rope_parameters": {"full_attention": {}}}, "rope fields .*full_attention"),
     ],
 )
@@ -161,3 +171,9 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         ModelConfig.from_folder(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     assert ModelConfig.from_folder(tmp_path) == config()
+    (tmp_path / "generation_config.json").write_text("[" * 100_000)
+    with pytest.raises(ModelError, match=r"generation_config\.json is not JSON"):
+        ModelConfig.from_folder(tmp_path)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [2, "3"]}')
+    with pytest.raises(ModelError, match=r"generation_config\.json: eos_token_id is \[2, '3'\]"):
+        ModelConfig.from_folder(tmp_path)

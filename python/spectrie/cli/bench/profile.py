@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from spectrie.cli.flags import values
 from spectrie.cli.flags.values import Kind
 from spectrie.errors import ConfigError
+from spectrie.model.machine import require_torch
 from spectrie.printing.markdown import render_table
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the table.
 
     Raises:
-        ConfigError: There is no GPU.
+        ConfigError: There is no GPU, or torch is not installed.
         ModelError: The model cannot be loaded.
     """
     numbers = {}
@@ -55,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
             numbers[name.removeprefix("profile_")] = kind.parse(getattr(args, name))
         except ValueError as error:
             raise ConfigError(f"--{name.replace('_', '-')}: {error}") from None
+    require_torch("--profile")
     from spectrie.model import gpu, load_runner, resolve
 
     if not gpu.is_available():

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from spectrie.cli.console.logs import configure_logs
 from spectrie.cli.console.terminal import print_progress
 from spectrie.cli.flags.options import add_options, option, options_of
 from spectrie.cli.flags.settings import Settings, resolve
+from spectrie.cli.serve.readiness import wait_served
 from spectrie.cli.serve.served import Served, check_several, served_models, state_folder
 from spectrie.cli.serve.summary import print_summary
 from spectrie.errors import ConfigError
@@ -22,8 +21,6 @@ from spectrie.model.machine import require_packages
 from spectrie.supervise.supervisor import Program, Supervisor
 
 __all__ = ["configure", "run"]
-
-SERVED_S = 30.0
 
 KV_SHARE = 0.4
 """Of the free memory, what the key/value caches of all workers take together."""
@@ -80,8 +77,9 @@ def run(args: argparse.Namespace) -> int:
         ready = supervisor.wait_ready()
         if isinstance(ready, int):
             return ready
-        _wait_served(ready[0])
-        print_summary(settings, [model.name for model in models], ready[0], ready[1:])
+        names = [model.name for model in models]
+        wait_served(ready[0], names)
+        print_summary(settings, names, ready[0], ready[1:])
         return supervisor.run()
 
 
@@ -193,19 +191,3 @@ def _health_address(address: str | None, index: int) -> str | None:
     if int(port) + index > 65535:
         raise ConfigError(f"--health {address}: no port is left for worker {index}")
     return f"{host}:{int(port) + index if int(port) else 0}"
-
-
-def _wait_served(router: Mapping[str, Any]) -> None:
-    """Waits until the router has read the tokenizer that the first worker brought."""
-    address = router.get("metrics") or router.get("http")
-    if not address:
-        return
-    # A proxy of the environment has no way to this machine's own addresses.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + SERVED_S
-    while time.monotonic() < deadline:
-        try:
-            with opener.open(f"http://{address}/readyz", timeout=5):
-                return
-        except OSError:
-            time.sleep(0.05)

@@ -11,6 +11,7 @@ from typing import Any
 
 from spectrie.errors import ModelError
 from spectrie.model.config.families import Family
+from spectrie.model.config.reader import shown
 
 __all__ = ["DECODER_FIELDS", "refuse_other_fields", "refuse_quantised", "refuse_unknown"]
 
@@ -73,7 +74,7 @@ def refuse_unknown(values: Mapping[str, Any], where: str, family: Family) -> Non
 def refuse_other_fields(values: Mapping[str, Any], where: str, read: frozenset[str]) -> None:
     """Like `refuse_unknown`, of a file whose fields `read` are read."""
     unknown = [
-        f"{name} ({_short(value)})"
+        f"{name} ({shown(value)})"
         for name, value in sorted(values.items())
         if name not in read
         and name not in _HARMLESS
@@ -110,8 +111,3 @@ def refuse_quantised(values: Mapping[str, Any], where: str) -> None:
         f"{where}: checkpoints quantised with {method or 'an unnamed method'} are not supported; "
         "use the model's original in bfloat16, float16 or float32, or a GGUF file of it"
     )
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -24,6 +24,9 @@ _QUANTISATION_FILES = {
     "quantize_config.json": "gptq",
 }
 
+_MAX_LAYERS = 1 << 14
+"""Above any model: what is kept for each layer must not take all memory for a damaged file."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
@@ -74,24 +77,14 @@ class ModelConfig:
             ModelError: `config.json` cannot be read, or the model is not supported.
         """
         path = folder / "config.json"
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ModelError(f"cannot read {path}: {error.strerror}") from error
-        except ValueError as error:
-            raise ModelError(f"{path} is not JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise ModelError(f"{path} holds a {type(values).__name__}, expected a JSON object")
+        values = _read_object(path)
         for name, method in _QUANTISATION_FILES.items():
             if (folder / name).exists():
                 refuse_quantised(
                     {"quantization_config": {"quant_method": method}}, str(folder / name)
                 )
         generation = folder / "generation_config.json"
-        try:
-            extra = json.loads(generation.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            extra = {}
+        extra = _read_object(generation) if generation.exists() else {}
         return cls.from_values(values, extra, where=str(path))
 
     @classmethod
@@ -119,7 +112,7 @@ class ModelConfig:
         reader = Reader(values, where)
         hidden_size = reader.count("hidden_size")
         num_heads = reader.count("num_attention_heads")
-        num_layers = reader.count("num_hidden_layers")
+        num_layers = reader.count("num_hidden_layers", maximum=_MAX_LAYERS)
         head_dim = reader.count("head_dim", hidden_size // num_heads)
         activation = values.get("hidden_act") or "silu"
         if activation not in ("silu", "swish"):
@@ -145,8 +138,8 @@ class ModelConfig:
             head_norm=family.head_norm,
             layer_windows=_windows(reader, family, num_layers),
             layer_rotary=_rotary(reader, family, num_layers),
-            eos_token_ids=_eos(values, generation or {}),
-            bos_token_id=_bos(values),
+            eos_token_ids=_eos(reader, generation or {}, where),
+            bos_token_id=_bos(values, reader.count("vocab_size")),
             mixture=MixtureConfig.read(reader, family, num_layers),
         )
         if config.num_heads % config.num_kv_heads:
@@ -157,8 +150,22 @@ class ModelConfig:
         return config
 
 
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} holds a {type(values).__name__}, expected a JSON object")
+    return values
+
+
 def _architecture(values: Mapping[str, Any], where: str) -> str:
     names = values.get("architectures") or [values.get("model_type", "unknown")]
+    if not isinstance(names, list):
+        raise Reader(values, where).refuse("architectures", "a list of names")
     name = str(names[0])
     if name not in FAMILIES:
         raise ModelError(
@@ -198,20 +205,22 @@ def _rotary(reader: Reader, family: Family, num_layers: int) -> tuple[bool, ...]
     # In this list 1 means that the layer does rotate.
     marks = reader.per_layer("no_rope_layers", num_layers)
     if marks is not None:
+        if any(mark not in (0, 1) for mark in marks):
+            raise reader.refuse("no_rope_layers", "a list of zeros and ones")
         return tuple(bool(mark) for mark in marks)
     interval = reader.count("no_rope_layer_interval", 4)
     return tuple((layer + 1) % interval != 0 for layer in range(num_layers))
 
 
-def _eos(values: Mapping[str, Any], generation: Mapping[str, Any]) -> tuple[int, ...]:
-    ids = generation.get("eos_token_id", values.get("eos_token_id"))
-    if ids is None:
-        return ()
-    return tuple(int(token) for token in (ids if isinstance(ids, list) else [ids]))
+def _eos(reader: Reader, generation: Mapping[str, Any], where: str) -> tuple[int, ...]:
+    if "eos_token_id" in generation:
+        beside = str(Path(where).with_name("generation_config.json"))
+        reader = Reader(generation, beside)
+    return reader.token_ids("eos_token_id")
 
 
-def _bos(values: Mapping[str, Any]) -> int | None:
+def _bos(values: Mapping[str, Any], vocabulary_size: int) -> int | None:
     token = values.get("bos_token_id")
-    if isinstance(token, int) and 0 <= token < int(values["vocab_size"]):
+    if isinstance(token, int) and not isinstance(token, bool) and 0 <= token < vocabulary_size:
         return token
     return None

@@ -7,7 +7,13 @@ from typing import Any
 
 from spectrie.errors import ModelError
 
-__all__ = ["Reader"]
+__all__ = ["LARGEST_COUNT", "Reader", "shown"]
+
+LARGEST_COUNT = 2**31 - 1
+"""Rows, positions and tokens are int32."""
+
+_FLOAT32 = (1.18e-38, 3.4e38)
+"""The models compute in float32 at least: what is outside would be zero or infinite."""
 
 
 class Reader:
@@ -16,36 +22,52 @@ class Reader:
     Each method raises a `ModelError` with file, field, value and the expected type.
     """
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+    def __init__(self, values: Mapping[str, Any], where: str, inside: str = "") -> None:
+        """Reads `values`.
+
+        Args:
+            values: The fields.
+            where: The file to name in errors.
+            inside: What of the file they are, such as `rope`; nothing for the whole.
+        """
         self._values = values
-        self._where = where
+        self._where = f"{where}: {inside} " if inside else f"{where}: "
 
     def refuse(self, name: str, expected: str) -> ModelError:
         """Returns the error for a field with a wrong value."""
-        return ModelError(f"{self._where}: {name} is {self._values[name]!r}, expected {expected}")
+        return self._refuse(name, self._values.get(name), expected)
 
-    def count(self, name: str, default: int | None = None, *, minimum: int = 1) -> int:
-        """Returns an integer of at least `minimum`; the field is required if there is no default."""
-        value = self._values.get(name)
-        if value is None:
-            value = default
-        if value is None:
-            raise ModelError(f"{self._where}: {name} is missing")
+    def count(
+        self,
+        name: str,
+        default: int | None = None,
+        *,
+        minimum: int = 1,
+        maximum: int = LARGEST_COUNT,
+    ) -> int:
+        """Returns an integer of `minimum` to `maximum`; the field is required if there is no default."""
+        value = self._required(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise self.refuse(name, f"an integer of at least {minimum}")
+            raise self._refuse(name, value, f"an integer of at least {minimum}")
+        if value > maximum:
+            raise self._refuse(name, value, f"an integer of at most {maximum}")
         return value
 
     def optional_count(self, name: str) -> int | None:
         """Returns an integer of at least 1, or None."""
         return None if self._values.get(name) is None else self.count(name)
 
-    def number(self, name: str, default: float) -> float:
-        """Returns a positive number."""
-        value = self._values.get(name)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-            raise self.refuse(name, "a positive number")
+    def number(self, name: str, default: float | None = None) -> float:
+        """Returns a positive number; the field is required if there is no default."""
+        value = self._required(name, default)
+        least, most = _FLOAT32
+        # Compared before it is converted: an integer of JSON can be too large for a float.
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not least <= value <= most
+        ):
+            raise self._refuse(name, value, "a positive number")
         return float(value)
 
     def switch(self, name: str, default: bool = False) -> bool:
@@ -56,6 +78,25 @@ class Reader:
         if not isinstance(value, bool):
             raise self.refuse(name, "true or false")
         return value
+
+    def fields(self, name: str) -> Mapping[str, Any]:
+        """Returns the fields of an object; empty by default."""
+        value = self._values.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self.refuse(name, "an object")
+        return value
+
+    def token_ids(self, name: str) -> tuple[int, ...]:
+        """Returns a token or a list of tokens; empty by default."""
+        value = self._values.get(name)
+        if value is None:
+            return ()
+        ids = value if isinstance(value, list) else [value]
+        if not all(_is_index(token, LARGEST_COUNT) for token in ids):
+            raise self.refuse(name, "a token id or a list of them")
+        return tuple(ids)
 
     def per_layer(self, name: str, num_layers: int) -> list[Any] | None:
         """Returns the entries of a list, one per layer; None for an empty list."""
@@ -69,9 +110,26 @@ class Reader:
     def layers(self, name: str, num_layers: int) -> frozenset[int]:
         """Returns a list of layer indices; empty by default."""
         value = self._values.get(name) or []
-        fits = isinstance(value, list) and all(
-            isinstance(layer, int) and 0 <= layer < num_layers for layer in value
-        )
-        if not fits:
+        if not isinstance(value, list) or not all(_is_index(one, num_layers) for one in value):
             raise self.refuse(name, f"a list of layers, 0 to {num_layers - 1}")
         return frozenset(value)
+
+    def _required(self, name: str, default: Any) -> Any:
+        value = self._values.get(name)
+        value = default if value is None else value
+        if value is None:
+            raise ModelError(f"{self._where}{name} is missing")
+        return value
+
+    def _refuse(self, name: str, value: Any, expected: str) -> ModelError:
+        return ModelError(f"{self._where}{name} is {shown(value)}, expected {expected}")
+
+
+def shown(value: Any) -> str:
+    """Returns a value as an error shows it: cut, as a damaged file may hold anything."""
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _is_index(value: Any, end: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spectrie.errors import ModelError
+from spectrie.model.config.reader import LARGEST_COUNT, Reader, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,35 +100,44 @@ class RopeConfig:
         Raises:
             ModelError: A scaling rule or one of its fields is not supported.
         """
-        rules = dict(values.get("rope_scaling") or {})
-        rules.update(values.get("rope_parameters") or {})
+        whole = Reader(values, where)
+        rules = {**whole.fields("rope_scaling"), **whole.fields("rope_parameters")}
         rules = {name: value for name, value in rules.items() if value is not None}
-        kind = str(rules.get("rope_type", rules.get("type", "default")))
-        if kind not in _FIELDS:
+        kind = rules.get("rope_type", rules.get("type", "default"))
+        if not isinstance(kind, str) or kind not in _FIELDS:
             raise ModelError(
-                f"{where}: rope type {kind!r} is not supported; supported: {', '.join(_FIELDS)}"
+                f"{where}: rope type {shown(kind)} is not supported; supported: {', '.join(_FIELDS)}"
             )
         unknown = sorted(rules.keys() - _ALL_FIELDS)
         if unknown:
             raise ModelError(f"{where}: rope fields that are not supported: {', '.join(unknown)}")
-        reader = _Numbers(rules, where)
-        named = values.get("rope_theta")
-        context = values.get("max_position_embeddings") or 8192
-        partial = reader.number("partial_rotary_factor", values.get("partial_rotary_factor") or 1)
+        reader = Reader(rules, where, "rope")
         factor = reader.number("factor", 1.0 if kind == "default" else None)
-        return cls(
-            theta=reader.number("rope_theta", theta if named is None else named),
-            rotated=int(head_dim * partial) // 2 * 2,
+        context = whole.count("max_position_embeddings", 8192)
+        config = cls(
+            theta=reader.number("rope_theta", whole.number("rope_theta", theta)),
+            rotated=_rotated(reader if "partial_rotary_factor" in rules else whole, head_dim),
             kind=kind,
             factor=factor,
             low_frequency_factor=reader.number("low_freq_factor", 1.0),
             high_frequency_factor=reader.number("high_freq_factor", 4.0),
-            original_context=int(reader.number("original_max_position_embeddings", context)),
+            original_context=reader.count("original_max_position_embeddings", context),
             fast_turns=reader.number("beta_fast", 32.0),
             slow_turns=reader.number("beta_slow", 1.0),
-            whole_dimensions=bool(rules.get("truncate", True)),
-            magnitude=_magnitude(reader, factor) if kind == "yarn" else 1.0,
+            whole_dimensions=reader.switch("truncate", True),
+            magnitude=_magnitude(reader, rules, factor) if kind == "yarn" else 1.0,
         )
+        if config.theta <= 1:
+            named = reader if "rope_theta" in rules else whole
+            raise named.refuse("rope_theta", "more than 1")
+        # The rule divides by their difference.
+        if kind == "llama3" and config.high_frequency_factor <= config.low_frequency_factor:
+            raise reader.refuse(
+                "high_freq_factor", f"more than low_freq_factor, {config.low_frequency_factor:g}"
+            )
+        if config.stretched_context > LARGEST_COUNT:
+            raise reader.refuse("factor", f"a context of at most {LARGEST_COUNT}")
+        return config
 
     @property
     def stretched_context(self) -> int:
@@ -201,26 +211,24 @@ class RopeConfig:
         return tables[0], tables[1]
 
 
-class _Numbers:
-    def __init__(self, rules: Mapping[str, Any], where: str) -> None:
-        self.rules = rules
-        self._where = where
+def _rotated(reader: Reader, head_dim: int) -> int:
+    # What is above 1 is refused, and only then can it be too much for an integer.
+    partial = min(reader.number("partial_rotary_factor", 1.0), 2.0)
+    rotated = int(head_dim * partial) // 2 * 2
+    if partial > 1 or not rotated:
+        raise reader.refuse(
+            "partial_rotary_factor", f"at most 1, and two of a head's {head_dim} dimensions"
+        )
+    return rotated
 
-    def number(self, name: str, default: float | None) -> float:
-        value = self.rules.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise ModelError(f"{self._where}: rope {name} is {value!r}, expected a positive number")
-        return float(value)
 
-
-def _magnitude(reader: _Numbers, factor: float) -> float:
+def _magnitude(reader: Reader, rules: Mapping[str, Any], factor: float) -> float:
     def of(scale: float) -> float:
         return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0
 
-    if "attention_factor" in reader.rules:
-        return reader.number("attention_factor", None)
+    if "attention_factor" in rules:
+        return reader.number("attention_factor")
     # Zero means that the rule has no such factor.
-    scales = [reader.rules.get(name) for name in ("mscale", "mscale_all_dim")]
-    if all(scales):
-        return of(reader.number("mscale", None)) / of(reader.number("mscale_all_dim", None))
+    if all(rules.get(name) for name in ("mscale", "mscale_all_dim")):
+        return of(reader.number("mscale")) / of(reader.number("mscale_all_dim"))
     return of(1.0)

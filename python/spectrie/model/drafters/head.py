@@ -194,7 +194,6 @@ class HeadReader:
         window = self.fields.optional_count("sliding_window")
         if kinds is None:
             return [window] * self.num_layers
-        unknown = set(kinds) - {"full_attention", "sliding_attention"}
-        if unknown:
+        if any(kind not in ("full_attention", "sliding_attention") for kind in kinds):
             raise self.fields.refuse("layer_types", "full_attention or sliding_attention")
         return [window if kind == "sliding_attention" else None for kind in kinds]

@@ -342,8 +342,9 @@ pub struct Finished {
     /// One for each token of the prompt, if requested; with the first choice only.
     #[prost(message, repeated, tag = "8")]
     pub prompt_logprobs: ::prost::alloc::vec::Vec<TokenLogprob>,
-    /// Whether the worker was lost and the choice went on at one of another numeric fingerprint: the same seed
-    /// need not give the same tokens again.
+    /// Whether the same seed need not give these tokens again: the worker was lost and the choice went on at one of
+    /// another numeric fingerprint, or its router ended too and a worker with fast arithmetic computed tokens again
+    /// that the client has already, which may be others now.
     #[prost(bool, tag = "9")]
     pub numerics_changed: bool,
     /// Where in the choice a client is that has this event.

@@ -171,7 +171,7 @@ fn report() -> Value {
         "seed": about(or_null(from(0)), "Gives the same tokens again."),
         "speculation": object(speculation, &required),
         "timing_ms": object(timing, &["queue", "prefill", "decode"]),
-        "numerics_changed": about(flag(), "A choice went on at a worker of another numeric fingerprint; absent if none did."),
+        "numerics_changed": about(flag(), "The same seed need not give these tokens again: a choice went on at a worker of another numeric fingerprint, or one with fast arithmetic computed again what the client has; absent if none did."),
     };
     object(report, &["request_id", "seed", "speculation", "timing_ms"])
 }
