@@ -1,5 +1,6 @@
 //! The program: wiring, runtime, and the request to end.
 
+mod background;
 mod certificates;
 mod listeners;
 mod log;

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Shutdown;
+use super::background::{lasting, once};
 use super::certificates::Certificates;
 use super::listeners::{Bound, Listeners};
 use super::pupils::All;
@@ -51,7 +52,13 @@ struct Services {
     sending: Option<Sending>,
 }
 
-type Servers = JoinSet<Result<(), RouterError>>;
+/// What runs until the router ends.
+struct Running {
+    /// One for each listener: the end of one ends the router.
+    servers: JoinSet<Result<(), RouterError>>,
+    /// Tasks beside them, which end nothing.
+    beside: JoinSet<()>,
+}
 
 /// Serves until `shutdown`; `on_ready` hears the addresses once all of them accept.
 ///
@@ -82,7 +89,10 @@ pub async fn serve(
     let closing = CancellationToken::new();
     let services = build(config, keys, token, corpus_list, &closing)?;
     let state = services.state.clone();
-    let mut servers = spawn(listeners, services, &tls, &closing);
+    let Running {
+        mut servers,
+        mut beside,
+    } = spawn(listeners, services, &tls, &closing);
     let _followed = tls.follow();
     on_ready(&bound);
     let shown = |address: &Option<String>| address.clone().unwrap_or_else(|| "off".into());
@@ -99,7 +109,10 @@ pub async fn serve(
     }
     let ending = drain(&state, &shutdown).await;
     closing.cancel();
-    let close = async { while servers.join_next().await.is_some() {} };
+    let close = async {
+        while servers.join_next().await.is_some() {}
+        while beside.join_next().await.is_some() {}
+    };
     tokio::select! {
         // Streams of health watchers never end by themselves.
         _ = timeout(CLOSE_TIME, close) => {}
@@ -178,13 +191,14 @@ fn bodies(limits: &LimitsConfig) -> Bodies {
     Bodies::new(limits.max_unfinished_bytes, timeout)
 }
 
-/// Starts one server for each listener; they end when `closing` is cancelled.
+/// Starts one server for each listener, and what runs beside them; they end when `closing` is
+/// cancelled.
 fn spawn(
     listeners: Listeners,
     services: Services,
     tls: &Certificates,
     closing: &CancellationToken,
-) -> Servers {
+) -> Running {
     let Services {
         state,
         broadcast,
@@ -193,26 +207,22 @@ fn spawn(
         sending,
     } = services;
     let budget = Budget::of_process(&state.config.limits);
-    let mut servers = JoinSet::new();
-    let following = access::follow(state.keys.clone(), closing.clone());
-    servers.spawn(async {
-        following.await;
-        Ok(())
-    });
+    let mut beside = JoinSet::new();
+    let (keys, ended) = (state.keys.clone(), closing.clone());
+    beside.spawn(lasting("keys", async move || {
+        access::follow(keys.clone(), ended.clone()).await;
+    }));
     let (generation, ended) = (state.generation.clone(), closing.clone());
-    servers.spawn(async move {
-        generation.expire_records(ended).await;
-        Ok(())
-    });
-    if let Some(sending) = sending {
-        let closing = closing.clone();
-        servers.spawn(async {
-            sending.run(closing).await;
-            Ok(())
-        });
+    beside.spawn(lasting("records", async move || {
+        generation.expire_records(ended.clone()).await;
+    }));
+    if let Some(mut sending) = sending {
+        let ended = closing.clone();
+        beside.spawn(lasting("traces", async move || sending.run(&ended).await));
     }
-    // None of the servers: whatever becomes of it, the others go on.
-    tokio::spawn(sharing);
+    // Not waited for: it ends with the runtime.
+    tokio::spawn(once("fleet", sharing));
+    let mut servers = JoinSet::new();
     let dialled = Incoming::new(
         listeners.workers,
         budget.workers,
@@ -257,7 +267,7 @@ fn spawn(
             Ok(())
         });
     }
-    servers
+    Running { servers, beside }
 }
 
 /// Lets running requests end, up to the cap or a second signal.

@@ -92,23 +92,24 @@ impl Exporter {
 }
 
 impl Sending {
-    /// Sends batches until `closing`, then what is left, once.
-    pub(crate) async fn run(mut self, closing: CancellationToken) {
+    /// Sends batches until `closing`, then what is left, once. One that broke off can run again:
+    /// only the batch that it had is lost, and counted so.
+    pub(crate) async fn run(&mut self, closing: &CancellationToken) {
         loop {
             let first = tokio::select! {
                 first = self.queue.recv() => first,
                 () = closing.cancelled() => break,
             };
             let Some(first) = first else { return };
-            let batch = self.gather(first, GATHERING, Some(&closing)).await;
-            self.send(batch, &closing).await;
+            let batch = self.gather(first, GATHERING, Some(closing)).await;
+            self.send(batch, closing).await;
         }
         loop {
             let batch = self.gather(Vec::new(), LAST_GATHERING, None).await;
             if batch.is_empty() {
                 return;
             }
-            self.send(batch, &closing).await;
+            self.send(batch, closing).await;
         }
     }
 
@@ -133,7 +134,14 @@ impl Sending {
     }
 
     async fn send(&mut self, batch: Vec<Span>, closing: &CancellationToken) {
-        let (size, count) = (size(&batch), batch.len());
+        let mut underway = Underway {
+            held: self.held.clone(),
+            counts: self.counts.clone(),
+            size: size(&batch),
+            count: batch.len(),
+            is_settled: false,
+        };
+        let count = batch.len();
         let bytes = bytes::Bytes::from(request(batch, &self.instance).encode_to_vec());
         let mut pauses = PAUSES.iter();
         let trouble = loop {
@@ -151,7 +159,7 @@ impl Sending {
                 break Some(trouble);
             }
         };
-        self.held.fetch_sub(size, Ordering::Relaxed);
+        underway.is_settled = true;
         let had_failed = std::mem::replace(&mut self.is_failing, trouble.is_some());
         match trouble {
             None => {
@@ -167,6 +175,25 @@ impl Sending {
                         "the collector takes no traces: they are dropped until it does");
                 }
             }
+        }
+    }
+}
+
+/// A batch on its way: it is no longer held once this is gone, whatever became of it.
+struct Underway {
+    held: Arc<AtomicUsize>,
+    counts: OtlpMetrics,
+    size: usize,
+    count: usize,
+    /// Whether its end was counted.
+    is_settled: bool,
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.size, Ordering::Relaxed);
+        if !self.is_settled {
+            self.counts.dropped("broken_off", self.count);
         }
     }
 }
@@ -227,5 +254,25 @@ mod tests {
         exporter.offer(vec![Span::default()]);
         let text = metrics.encode().1;
         assert!(text.contains("{reason=\"closed\"} 1"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_is_broken_off_counts_and_makes_room() {
+        let metrics = Metrics::new();
+        let collector = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", collector.local_addr().unwrap());
+        let endpoint = Endpoint::parse(&address).unwrap();
+        let (exporter, mut sending) = Exporter::new(endpoint, metrics.otlp.clone()).unwrap();
+        exporter.offer(vec![Span::default(); 3]);
+        let closing = CancellationToken::new();
+        closing.cancel();
+        // It takes the batch's connection and answers nothing.
+        tokio::select! {
+            () = sending.run(&closing) => panic!("the batch cannot have been sent"),
+            connected = collector.accept() => drop(connected.unwrap()),
+        }
+        assert_eq!(exporter.held.load(Ordering::Relaxed), 0);
+        let text = metrics.encode().1;
+        assert!(text.contains("{reason=\"broken_off\"} 3"), "{text}");
     }
 }
