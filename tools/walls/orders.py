@@ -185,7 +185,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "rust/router/src/metrics": (
         "mod",
         "compat labels table",
-        "drafting fleet otlp",
+        "circuits drafting facts fleet otlp step_ages",
         "calls",
         "collector",
     ),

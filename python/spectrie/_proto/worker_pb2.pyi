@@ -893,6 +893,7 @@ class RequestStats(_message.Message):
     CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     PREEMPTIONS_FIELD_NUMBER: _builtins.int
     ACCEPTED_PREDICTION_TOKENS_FIELD_NUMBER: _builtins.int
+    ACCEPTED_BY_POSITION_FIELD_NUMBER: _builtins.int
     verify_steps: _builtins.int
     drafted_tokens: _builtins.int
     accepted_tokens: _builtins.int
@@ -907,6 +908,12 @@ class RequestStats(_message.Message):
     def accepted_by_source(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Index = spectrie.v1.Source."""
 
+    @_builtins.property
+    def accepted_by_position(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """By place in a draft, from its first token. Routers count it from the sources of tokens and keep it in their
+        records; workers leave it empty.
+        """
+
     def __init__(
         self,
         *,
@@ -920,10 +927,11 @@ class RequestStats(_message.Message):
         cached_tokens: _builtins.int = ...,
         preemptions: _builtins.int = ...,
         accepted_prediction_tokens: _builtins.int = ...,
+        accepted_by_position: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_by_source", b"accepted_by_source", "accepted_prediction_tokens", b"accepted_prediction_tokens", "accepted_tokens", b"accepted_tokens", "cached_tokens", b"cached_tokens", "decode_ns", b"decode_ns", "drafted_tokens", b"drafted_tokens", "preemptions", b"preemptions", "prefill_ns", b"prefill_ns", "queue_ns", b"queue_ns", "verify_steps", b"verify_steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_by_position", b"accepted_by_position", "accepted_by_source", b"accepted_by_source", "accepted_prediction_tokens", b"accepted_prediction_tokens", "accepted_tokens", b"accepted_tokens", "cached_tokens", b"cached_tokens", "decode_ns", b"decode_ns", "drafted_tokens", b"drafted_tokens", "preemptions", b"preemptions", "prefill_ns", b"prefill_ns", "queue_ns", b"queue_ns", "verify_steps", b"verify_steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -358,6 +358,10 @@ pub struct RequestStats {
     /// Emitted tokens equal to the prediction cursor's next token, drafted or not.
     #[prost(uint32, tag = "10")]
     pub accepted_prediction_tokens: u32,
+    /// By place in a draft, from its first token. Routers count it from the sources of tokens and keep it in their
+    /// records; workers leave it empty.
+    #[prost(uint32, repeated, tag = "11")]
+    pub accepted_by_position: ::prost::alloc::vec::Vec<u32>,
 }
 /// A finished sequence that other workers may learn.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -50,6 +50,8 @@ pub(crate) fn wire_stats(stats: &core::RequestStats) -> worker_v1::RequestStats 
         cached_tokens: stats.cached_tokens,
         preemptions: stats.preemptions,
         accepted_prediction_tokens: stats.accepted_prediction_tokens,
+        // The router counts these, over all attempts of a choice.
+        accepted_by_position: Vec::new(),
     }
 }
 

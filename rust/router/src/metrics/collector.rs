@@ -12,21 +12,23 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use spectrie_proto::v1;
-use spectrie_proto::worker_v1::{Drafter, Load, RequestStats};
+use spectrie_proto::worker_v1::{Load, RequestStats};
 use spectrie_types::Source;
 
+use super::circuits::Circuits;
 use super::compat;
 use super::drafting::Drafting;
+use super::facts::Facts;
 use super::fleet::FleetMetrics;
 use super::labels::{
-    Buckets, CauseLabel, DrafterLabels, ModelLabel, ReasonLabel, ResultLabels, RouteLabels,
-    SECONDS, SourceLabels, TOKEN_SECONDS, TOKENS, WorkerLabels, drafter_labels, model_label,
-    worker_labels,
+    Buckets, CauseLabel, ModelLabel, PositionLabels, ReasonLabel, ResultLabels, RouteLabels,
+    SECONDS, SourceLabels, TOKEN_SECONDS, TOKENS, WorkerLabels, model_label, worker_labels,
 };
 use super::otlp::OtlpMetrics;
+use super::step_ages::StepAges;
 use super::table::Registrar;
 use crate::error::RequestError;
-use crate::sync::lock;
+use crate::sync::{lock, now};
 
 type Times = Family<ModelLabel, Histogram, Buckets>;
 type Amount = Gauge<f64, AtomicU64>;
@@ -41,9 +43,10 @@ pub struct Metrics {
     trie_bytes: Family<WorkerLabels, Gauge>,
     up: Family<WorkerLabels, Gauge>,
     ejected: Family<WorkerLabels, Gauge>,
+    pub(super) circuits: Circuits,
     exact: Family<WorkerLabels, Gauge>,
-    drafter: Family<DrafterLabels, Gauge>,
-    step_age: Family<WorkerLabels, Amount>,
+    pub(crate) facts: Facts,
+    step_ages: StepAges,
     requests: Family<RouteLabels, Counter>,
     rejected: Family<ReasonLabel, Counter>,
     aborted: Family<CauseLabel, Counter>,
@@ -53,6 +56,7 @@ pub struct Metrics {
     drafts: Family<ModelLabel, Counter>,
     draft_tokens: Family<ModelLabel, Counter>,
     accepted_tokens: Family<SourceLabels, Counter>,
+    accepted_by_position: Family<PositionLabels, Counter>,
     prediction_tokens: Family<ResultLabels, Counter>,
     preemptions: Family<ModelLabel, Counter>,
     restarts: Family<ModelLabel, Counter>,
@@ -69,17 +73,8 @@ pub struct Metrics {
     pub(super) drafting: Drafting,
     pub(crate) fleet: FleetMetrics,
     pub(crate) otlp: OtlpMetrics,
-    steps: Mutex<BTreeMap<(String, String), LastStep>>,
     seen_models: Mutex<BTreeMap<String, u64>>,
     has_vllm_names: bool,
-}
-
-/// When a worker last stepped.
-#[derive(Clone, Copy, Debug)]
-struct LastStep {
-    steps: u64,
-    at: Instant,
-    busy: bool,
 }
 
 impl Default for Metrics {
@@ -100,9 +95,10 @@ impl Metrics {
             trie_bytes: all.add("trie_bytes", Family::default()),
             up: all.add("worker_up", Family::default()),
             ejected: all.add("worker_ejected", Family::default()),
+            circuits: Circuits::new(&mut all),
             exact: all.add("worker_exact", Family::default()),
-            drafter: all.add("worker_drafter", Family::default()),
-            step_age: all.add("worker_last_step_age_seconds", Family::default()),
+            facts: Facts::new(&mut all),
+            step_ages: StepAges::new(&mut all),
             requests: {
                 let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
                 all.add_constant("build", version);
@@ -116,6 +112,7 @@ impl Metrics {
             drafts: all.add("spec_drafts", Family::default()),
             draft_tokens: all.add("spec_draft_tokens", Family::default()),
             accepted_tokens: all.add("spec_accepted_tokens", Family::default()),
+            accepted_by_position: all.add("spec_accepted_tokens_per_position", Family::default()),
             prediction_tokens: all.add("prediction_tokens", Family::default()),
             preemptions: all.add("preemptions", Family::default()),
             restarts: all.add("worker_restarts", Family::default()),
@@ -132,7 +129,6 @@ impl Metrics {
             drafting: Drafting::new(&mut all),
             fleet: FleetMetrics::new(&mut all),
             otlp: OtlpMetrics::new(&mut all),
-            steps: Mutex::default(),
             seen_models: Mutex::default(),
             has_vllm_names: false,
             registry: all.registry,
@@ -150,16 +146,8 @@ impl Metrics {
 
     /// The metrics in Prometheus's text form (OpenMetrics), with its content type.
     pub fn encode(&self) -> (&'static str, String) {
-        for ((model, worker), last) in lock(&self.steps).iter() {
-            let age = if last.busy {
-                last.at.elapsed().as_secs_f64()
-            } else {
-                0.0
-            };
-            self.step_age
-                .get_or_create(&worker_labels(model, worker))
-                .set(age);
-        }
+        self.step_ages.refresh(now());
+        self.circuits.refresh(now());
         let mut text = String::new();
         if let Err(error) = prometheus_client::encoding::text::encode(&mut text, &self.registry) {
             tracing::error!(%error, "metrics could not be written");
@@ -208,6 +196,7 @@ impl Metrics {
         let labels = worker_labels(model, worker);
         self.up.get_or_create(&labels).set(1);
         self.ejected.get_or_create(&labels).set(0);
+        self.circuits.set(model, worker, None);
         self.exact.get_or_create(&labels).set(is_exact.into());
         let mut seen = lock(&self.seen_models);
         let joined = seen.entry(model.to_owned()).or_default();
@@ -217,29 +206,21 @@ impl Metrics {
         }
     }
 
-    /// Notes whether a worker gets no requests because it failed those that it had.
-    pub(crate) fn worker_ejected(&self, model: &str, worker: &str, is_ejected: bool) {
+    /// Notes that a worker gets no requests until then, because it failed those that it had; that it
+    /// gets them again where that is none.
+    pub(crate) fn worker_ejected(&self, model: &str, worker: &str, until: Option<Instant>) {
         let labels = worker_labels(model, worker);
+        let is_ejected = until.is_some();
         self.ejected.get_or_create(&labels).set(is_ejected.into());
-    }
-
-    /// Names the drafter beside a ready worker's model.
-    pub(crate) fn drafter_joined(&self, model: &str, worker: &str, drafter: &Drafter) {
-        let labels = drafter_labels(model, worker, drafter);
-        self.drafter.get_or_create(&labels).set(1);
-    }
-
-    /// Forgets the drafter of a worker that leaves.
-    pub(crate) fn drafter_left(&self, model: &str, worker: &str, drafter: &Drafter) {
-        let labels = drafter_labels(model, worker, drafter);
-        self.drafter.remove(&labels);
+        self.circuits.set(model, worker, until);
     }
 
     /// Forgets a worker's gauges: its id never comes back.
     pub(crate) fn worker_left(&self, model: &str, worker: &str, instance: &str) {
         let labels = worker_labels(model, worker);
         self.drafting.worker_left(&labels, instance);
-        lock(&self.steps).remove(&(model.to_owned(), worker.to_owned()));
+        self.circuits.worker_left(model, worker);
+        self.step_ages.worker_left(model, worker);
         for gauge in [
             &self.running,
             &self.waiting,
@@ -250,9 +231,7 @@ impl Metrics {
         ] {
             gauge.remove(&labels);
         }
-        for gauge in [&self.kv_usage, &self.step_age] {
-            gauge.remove(&labels);
-        }
+        self.kv_usage.remove(&labels);
     }
 
     /// Takes the load and totals of a worker; `instance` names its process.
@@ -270,21 +249,7 @@ impl Metrics {
         self.trie_bytes
             .get_or_create(&labels)
             .set(load.memory_bytes as i64);
-        let busy = load.running + load.waiting > 0;
-        let now = LastStep {
-            steps: load.steps,
-            at: Instant::now(),
-            busy,
-        };
-        let mut steps = lock(&self.steps);
-        let last = steps
-            .entry((model.to_owned(), worker.to_owned()))
-            .or_insert(now);
-        if last.steps == now.steps && last.busy {
-            last.busy = busy;
-        } else {
-            *last = now;
-        }
+        self.step_ages.load(model, worker, load, now());
     }
 
     /// The timers and counters of one model, looked up once per request.
@@ -321,6 +286,12 @@ impl Metrics {
                     .get_or_create(&labels)
                     .inc_by(u64::from(*count));
             }
+        }
+        for (count, position) in stats.accepted_by_position.iter().zip(0..) {
+            let model = model.to_owned();
+            self.accepted_by_position
+                .get_or_create(&PositionLabels { model, position })
+                .inc_by(u64::from(*count));
         }
         for (result, count) in [
             ("accepted", usage.accepted_prediction_tokens),
@@ -383,6 +354,7 @@ mod tests {
             verify_steps: 2,
             accepted_tokens: 3,
             accepted_by_source: vec![0, 0, 2, 1, 0, 0, 0, 0],
+            accepted_by_position: vec![2, 1],
             ..Default::default()
         };
         metrics.finished("m", &v1::Finished::default(), &stats);
@@ -390,6 +362,8 @@ mod tests {
         for line in [
             "spectrie_spec_accepted_tokens_total{model=\"m\",source=\"prediction\"} 2",
             "spectrie_spec_accepted_tokens_total{model=\"m\",source=\"request\"} 1",
+            "spectrie_spec_accepted_tokens_per_position_total{model=\"m\",position=\"0\"} 2",
+            "spectrie_spec_accepted_tokens_per_position_total{model=\"m\",position=\"1\"} 1",
             "spectrie_accepted_per_step_sum{model=\"m\"} 1.5",
         ] {
             assert!(text.contains(line), "{line} in {text}");

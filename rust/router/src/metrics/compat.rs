@@ -20,6 +20,11 @@ pub(super) const VLLM: &[(&str, &str)] = &[
     ("spec_drafts", "spec_decode_num_drafts"),
     ("spec_draft_tokens", "spec_decode_num_draft_tokens"),
     ("spec_accepted_tokens", "spec_decode_num_accepted_tokens"),
+    (
+        "spec_accepted_tokens_per_position",
+        "spec_decode_num_accepted_tokens_per_pos",
+    ),
+    ("cache_config_info", "cache_config_info"),
 ];
 
 const OURS: &str = "spectrie_";
@@ -32,6 +37,7 @@ const LABELS: &[(&str, &str)] = &[
     ("{model=\"", "{model_name=\""),
     (",model=\"", ",model_name=\""),
     (",worker=\"", ",engine=\""),
+    (",num_blocks=\"", ",num_gpu_blocks=\""),
 ];
 
 /// OpenMetrics text with every metric of [`VLLM`] a second time, under its other name.

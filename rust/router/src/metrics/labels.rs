@@ -3,7 +3,6 @@
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::MetricConstructor;
 use prometheus_client::metrics::histogram::Histogram;
-use spectrie_proto::worker_v1::Drafter;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ModelLabel {
@@ -14,14 +13,6 @@ pub(super) struct ModelLabel {
 pub(super) struct WorkerLabels {
     pub(super) model: String,
     pub(super) worker: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct DrafterLabels {
-    pub(super) model: String,
-    pub(super) worker: String,
-    pub(super) drafter: String,
-    pub(super) kind: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -44,6 +35,12 @@ pub(super) struct CauseLabel {
 pub(super) struct SourceLabels {
     pub(super) model: String,
     pub(super) source: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct PositionLabels {
+    pub(super) model: String,
+    pub(super) position: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -87,15 +84,6 @@ pub(super) const TOKENS: Buckets = Buckets(&[
 pub(super) fn model_label(model: &str) -> ModelLabel {
     ModelLabel {
         model: model.to_owned(),
-    }
-}
-
-pub(super) fn drafter_labels(model: &str, worker: &str, drafter: &Drafter) -> DrafterLabels {
-    DrafterLabels {
-        model: model.to_owned(),
-        worker: worker.to_owned(),
-        drafter: drafter.name.clone(),
-        kind: drafter.kind.clone(),
     }
 }
 

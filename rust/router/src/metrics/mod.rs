@@ -1,12 +1,15 @@
 //! What the router counts and measures, under the names of one table.
 
 mod calls;
+mod circuits;
 mod collector;
 mod compat;
 mod drafting;
+mod facts;
 mod fleet;
 mod labels;
 mod otlp;
+mod step_ages;
 mod table;
 
 pub(crate) use calls::{AttemptName, Call, Calls, Report};

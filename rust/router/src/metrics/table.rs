@@ -14,12 +14,20 @@ pub const TABLE: &[(&str, &str)] = &[
         "1 while the worker gets no requests because it failed those that it had",
     ),
     (
+        "circuit_state",
+        "1 for the worker's state: closed, open while it is ejected, half_open once a probe is due until one is answered",
+    ),
+    (
         "worker_exact",
         "1 if equal requests and seeds get equal answers, 0 with fast arithmetic",
     ),
     (
         "worker_drafter",
         "1 for the drafter beside the worker's model",
+    ),
+    (
+        "cache_config_info",
+        "1 for the size of the worker's key-value pages in tokens, and their number",
     ),
     (
         "worker_last_step_age_seconds",
@@ -35,6 +43,10 @@ pub const TABLE: &[(&str, &str)] = &[
     ("spec_drafts", "Steps that verified a draft"),
     ("spec_draft_tokens", "Draft nodes sent to the model"),
     ("spec_accepted_tokens", "Draft nodes accepted, by source"),
+    (
+        "spec_accepted_tokens_per_position",
+        "Draft nodes accepted, by place in the draft, from 0",
+    ),
     ("prediction_tokens", "Prediction tokens by result"),
     ("preemptions", "Choices preempted and computed again"),
     (
@@ -232,7 +244,7 @@ mod tests {
     use std::time::Duration;
 
     use spectrie_proto::v1;
-    use spectrie_proto::worker_v1::{CalibrationBin, Drafter, Load, RequestStats};
+    use spectrie_proto::worker_v1::{CalibrationBin, Capacity, Drafter, Hello, Load, RequestStats};
 
     use super::super::Metrics;
     use super::*;
@@ -257,11 +269,13 @@ mod tests {
         };
         metrics.worker_joined("m", "w0", true);
         metrics.worker_joined("m", "w1", false);
-        let drafter = Drafter {
-            name: "small".into(),
-            kind: "eagle3".into(),
+        let hello = Hello {
+            model: "m".into(),
+            drafter: Some(Drafter::default()),
+            capacity: Some(Capacity::default()),
+            ..Hello::default()
         };
-        metrics.drafter_joined("m", "w1", &drafter);
+        metrics.facts.joined("w1", &hello);
         metrics.load("m", "w1", "process", &load);
         metrics.request("Generate", "Ok");
         metrics.rejected(&RequestError::invalid("field", "bad"));
@@ -287,6 +301,7 @@ mod tests {
         let stats = RequestStats {
             verify_steps: 1,
             accepted_by_source: vec![0, 0, 0, 1],
+            accepted_by_position: vec![1],
             ..Default::default()
         };
         metrics.finished("m", &finished, &stats);
@@ -301,10 +316,8 @@ mod tests {
             text.contains("spectrie_kv_usage_ratio{model=\"m\",worker=\"w1\"} 0.25"),
             "{text}"
         );
-        let named = "spectrie_worker_drafter{model=\"m\",worker=\"w1\",drafter=\"small\",kind=\"eagle3\"} 1";
-        assert!(text.contains(named), "{text}");
         metrics.worker_left("m", "w1", "process");
-        metrics.drafter_left("m", "w1", &drafter);
+        metrics.facts.left("w1", &hello);
         assert!(!metrics.encode().1.contains("w1"));
     }
 
@@ -315,8 +328,9 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("| `spectrie_")?.split('`').next())
             .map(|name| {
-                let name = name.strip_suffix("_info").unwrap_or(name);
-                name.strip_suffix("_total").unwrap_or(name)
+                let name = name.strip_suffix("_total").unwrap_or(name);
+                // The encoder adds the end of an info, as it does that of a counter.
+                if name == "build_info" { "build" } else { name }
             })
             .collect();
         let table: Vec<_> = TABLE.iter().map(|(name, _)| *name).collect();

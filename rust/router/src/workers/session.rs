@@ -53,11 +53,7 @@ pub(crate) async fn run(
     context
         .metrics
         .worker_left(&hello.model, &worker.id, &hello.instance);
-    if let Some(drafter) = &hello.drafter {
-        context
-            .metrics
-            .drafter_left(&hello.model, &worker.id, drafter);
-    }
+    context.metrics.facts.left(&worker.id, hello);
     if context.shutdown.is_cancelled() {
         tracing::info!(worker = %worker.id, "worker released");
     } else if worker.is_draining() {
@@ -176,11 +172,7 @@ async fn load(
     context
         .metrics
         .worker_joined(&worker.hello.model, &worker.id, worker.hello.exact);
-    if let Some(drafter) = &worker.hello.drafter {
-        context
-            .metrics
-            .drafter_joined(&worker.hello.model, &worker.id, drafter);
-    }
+    context.metrics.facts.joined(&worker.id, &worker.hello);
     tracing::info!(worker = %worker.id, model = %worker.hello.model,
         fingerprint = %worker.hello.numeric_fingerprint, "worker ready");
     Ok(model)

@@ -38,7 +38,13 @@ async fn is_ejected(router: &TestRouter, worker: &str) -> bool {
     let line =
         |value| format!("spectrie_worker_ejected{{model=\"fake\",worker=\"{worker}\"}} {value}");
     assert!(text.contains(&line(0)) || text.contains(&line(1)), "{text}");
-    text.contains(&line(1))
+    let is_ejected = text.contains(&line(1));
+    let closed = format!(
+        "spectrie_circuit_state{{model=\"fake\",worker=\"{worker}\",state=\"closed\"}} {}",
+        u8::from(!is_ejected)
+    );
+    assert!(text.contains(&closed), "{closed} in {text}");
+    is_ejected
 }
 
 #[tokio::test]

@@ -5,6 +5,9 @@ use std::time::Instant;
 use spectrie_proto::worker_v1::RequestStats;
 use spectrie_types::Source;
 
+/// The last place in a draft that counts apart: a step has 64 rows at most.
+const MAX_POSITION: usize = 63;
+
 /// Counts of one choice over its attempts.
 ///
 /// Drafts that a lost worker computed in vain are unknown: of its drafted tokens only the accepted
@@ -19,6 +22,9 @@ pub(in crate::generation) struct Tally {
     /// Of the running attempt.
     num_tokens: u32,
     by_source: Vec<u32>,
+    by_position: Vec<u32>,
+    /// Accepted tokens since the model's own last one: where in a draft the next accepted one is.
+    position: usize,
     /// Since when the choice waits for its first or next worker, or is with one.
     since: Instant,
     first_tokens: Option<Instant>,
@@ -32,6 +38,8 @@ impl Tally {
             num_earlier: 0,
             num_tokens: 0,
             by_source: Vec::new(),
+            by_position: Vec::new(),
+            position: 0,
             since: now,
             first_tokens: None,
             last_tokens: now,
@@ -73,10 +81,14 @@ impl Tally {
         self.num_tokens += sources.len() as u32;
         for source in sources {
             let source = *source as usize;
-            if self.by_source.len() <= source {
-                self.by_source.resize(source + 1, 0);
+            count(&mut self.by_source, source);
+            // The model's own token ends each step.
+            if source == Source::Model as usize {
+                self.position = 0;
+            } else {
+                count(&mut self.by_position, self.position.min(MAX_POSITION));
+                self.position += 1;
             }
-            self.by_source[source] += 1;
         }
     }
 
@@ -99,6 +111,8 @@ impl Tally {
         stats.accepted_tokens = by_source.iter().sum();
         stats.drafted_tokens = stats.accepted_tokens;
         stats.accepted_by_source = by_source;
+        stats.accepted_by_position = std::mem::take(&mut self.by_position);
+        self.position = 0;
         let num_tokens = std::mem::take(&mut self.num_tokens);
         // The prefill gave the first of them.
         let after_prefill = num_tokens.saturating_sub(1);
@@ -117,7 +131,11 @@ impl Tally {
 
     /// All attempts together, when the last one's worker gave `stats`.
     pub(in crate::generation) fn total(&self, stats: &RequestStats) -> RequestStats {
-        self.with(stats.clone(), self.num_tokens)
+        let stats = RequestStats {
+            accepted_by_position: self.by_position.clone(),
+            ..stats.clone()
+        };
+        self.with(stats, self.num_tokens)
     }
 
     /// The last attempt alone, of what all gave together.
@@ -143,19 +161,30 @@ impl Tally {
         stats.verify_steps += u32::from(self.num_earlier > 0 && num_tokens > 0);
         stats.drafted_tokens += earlier.drafted_tokens;
         stats.accepted_tokens += earlier.accepted_tokens;
-        let length = stats
-            .accepted_by_source
-            .len()
-            .max(earlier.accepted_by_source.len());
-        stats.accepted_by_source.resize(length, 0);
-        let sums = stats.accepted_by_source.iter_mut();
-        for (sum, count) in sums.zip(&earlier.accepted_by_source) {
-            *sum += count;
-        }
+        add_each(&mut stats.accepted_by_source, &earlier.accepted_by_source);
+        add_each(
+            &mut stats.accepted_by_position,
+            &earlier.accepted_by_position,
+        );
         stats.queue_ns += earlier.queue_ns;
         stats.prefill_ns += earlier.prefill_ns;
         stats.decode_ns += earlier.decode_ns;
         stats
+    }
+}
+
+/// Counts one more at `place`.
+fn count(counts: &mut Vec<u32>, place: usize) {
+    if counts.len() <= place {
+        counts.resize(place + 1, 0);
+    }
+    counts[place] += 1;
+}
+
+fn add_each(sums: &mut Vec<u32>, counts: &[u32]) {
+    sums.resize(sums.len().max(counts.len()), 0);
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        *sum += count;
     }
 }
 
@@ -193,6 +222,7 @@ mod tests {
         assert_eq!((total.accepted_tokens, total.verify_steps), (3, 3));
         assert_eq!(total.accepted_tokens + total.verify_steps, 7 - 1);
         assert_eq!(total.accepted_by_source, [0, 0, 0, 2, 1]);
+        assert_eq!(total.accepted_by_position, [2, 1]);
         assert_eq!(total.drafted_tokens, 8);
         assert_eq!(total.queue_ns, 10_000_000 + 7);
         assert_eq!(total.prefill_ns, 6_000_000 + 8);
@@ -204,12 +234,30 @@ mod tests {
     }
 
     #[test]
+    fn places_in_a_draft_go_on_over_messages_and_begin_again_with_a_step_or_an_attempt() {
+        let now = Instant::now();
+        let mut tally = Tally::new(now);
+        tally.add(&[1], now);
+        // A step in two messages, and two steps in one.
+        tally.add(&[3, 5], now);
+        tally.add(&[5, 1, 3, 1], now);
+        tally.add(&[3, 3], now);
+        tally.end_attempt(now);
+        tally.add(&[3; 70], now);
+        let counts = tally.total(&RequestStats::default()).accepted_by_position;
+        assert_eq!(counts[..5], [4, 3, 2, 1, 1]);
+        assert_eq!((counts.len(), counts[63]), (64, 7));
+        assert_eq!(counts.iter().sum::<u32>(), 6 + 70);
+    }
+
+    #[test]
     fn one_attempt_is_what_its_worker_says() {
         let mut tally = Tally::new(Instant::now());
         tally.add(&[1, 3], Instant::now());
         let stats = RequestStats {
             verify_steps: 1,
             accepted_by_source: vec![0, 0, 0, 1],
+            accepted_by_position: vec![1],
             decode_ns: 3,
             ..Default::default()
         };

@@ -25,7 +25,7 @@ pub(crate) fn failed(registry: &Registry, metrics: &Metrics, worker: &Arc<Worker
     if let Some(pause) = worker.failed(turn, now, may_eject) {
         tracing::warn!(worker = %worker.id, %model, seconds = pause.as_secs_f64(),
             "worker ejected: it fails what others can run");
-        metrics.worker_ejected(model, &worker.id, true);
+        metrics.worker_ejected(model, &worker.id, Some(now + pause));
     }
 }
 
@@ -34,6 +34,6 @@ pub(crate) fn answered(metrics: &Metrics, worker: &Worker, turn: u64) {
     if worker.answered(turn) {
         let model = &worker.hello.model;
         tracing::info!(worker = %worker.id, %model, "worker is back: it answered a probe");
-        metrics.worker_ejected(model, &worker.id, false);
+        metrics.worker_ejected(model, &worker.id, None);
     }
 }
