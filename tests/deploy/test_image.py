@@ -16,9 +16,9 @@ import pytest
 from spectrie.cli.flags.options import TABLE
 from spectrie.version import __version__
 from spectrie.worker.health import HealthServer
-from tests.deploy.dockerfile import Stage, stages
 from tests.deploy.watched import watched
 from tests.docs.markdown import ROOT
+from tools.kube.node.dockerfile import Stage, stages
 
 FILE = ROOT / "deploy" / "Dockerfile"
 STAGES = stages(FILE)

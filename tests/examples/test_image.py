@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 
-from tests.deploy.dockerfile import stages
 from tests.deploy.manifests import FOLDER, documents, pods
 from tests.docs.markdown import ROOT
+from tools.kube.node.dockerfile import stages
 
 EXAMPLE = ROOT / "examples" / "pod"
 IMAGE = next(reversed(stages(EXAMPLE / "Dockerfile").values()))
