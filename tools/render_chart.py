@@ -29,6 +29,8 @@ RENDERS = {
         "gpu": "gpu.yaml",
         "sidecars": "sidecars.yaml",
         "component": "component/sidecars.yaml",
+        "pool": "pool.yaml",
+        "kserve": "kserve.yaml",
     }.items()
 }
 """Each file of values, and what is rendered from it."""
@@ -59,18 +61,19 @@ def body(rendered: Path) -> str:
     return rendered.read_text(encoding="utf-8").partition("\n")[2]
 
 
-def render(helm: str, values: Path, *options: str) -> str:
-    """What helm makes of the chart and a file of values, without blank lines and trailing blanks.
+def render(helm: str, values: Path, *options: str, chart: Path = CHART) -> str:
+    """What helm makes of a chart and a file of values, without blank lines and trailing blanks.
 
     Args:
         helm: The program.
         values: The file of values.
         options: More of `helm template`, such as `--set=replicas=2`.
+        chart: The chart; ours if not given.
 
     Raises:
         subprocess.CalledProcessError: The values are refused; `stderr` says why.
     """
-    command = [helm, "template", "spectrie", str(CHART), "--kube-version", KUBERNETES]
+    command = [helm, "template", "spectrie", str(chart), "--kube-version", KUBERNETES]
     command += ["--values", str(values), *options]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     lines = (line.rstrip() for line in done.stdout.splitlines())

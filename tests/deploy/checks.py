@@ -64,6 +64,8 @@ def _services(manifests: list[Manifest]) -> Iterator[str]:
     for manifest in manifests:
         if manifest["kind"] == "NetworkPolicy":
             yield from _policy(manifest, all_pods)
+        if manifest["kind"] == "InferencePool":
+            yield from _pool(manifest, all_pods)
 
 
 def _dialled(one: Container, target: str, services: dict[str, Manifest]) -> Iterator[str]:
@@ -84,6 +86,20 @@ def _policy(policy: Manifest, all_pods: list[Pod]) -> Iterator[str]:
         for port in rule["ports"]:
             if any(port["port"] not in _names(pod) for pod in chosen):
                 yield f"network policy {name}: no pod has the port {port['port']}"
+
+
+def _pool(pool: Manifest, all_pods: list[Pod]) -> Iterator[str]:
+    name, spec = pool["metadata"]["name"], pool["spec"]
+    chosen = [pod for pod in all_pods if pod.is_selected(spec["selector"]["matchLabels"])]
+    if not chosen:
+        yield f"pool {name}: it selects no pod"
+    for port in (one["number"] for one in spec["targetPorts"]):
+        for pod in chosen:
+            options = [
+                key for one in pod.ours for at, (key, _) in one.listens.items() if at == port
+            ]
+            if options != ["http"]:
+                yield f"pool {name}: HTTP does not listen on port {port}"
 
 
 def _names(pod: Pod) -> set[str]:
@@ -257,6 +273,8 @@ def metrics(manifests: list[Manifest]) -> Iterator[str]:
                 metric = source[source["type"].lower()]["metric"]["name"]
                 if metric not in documented():
                     yield f"autoscaler: no metric {metric}"
+        if one["kind"] == "InferencePool":
+            yield from _picked(one, manifests)
         if one["kind"] == "PodMonitor":
             chosen = [
                 pod
@@ -266,6 +284,14 @@ def metrics(manifests: list[Manifest]) -> Iterator[str]:
             for endpoint in one["spec"]["podMetricsEndpoints"]:
                 if not any(endpoint["port"] in _names(pod) for pod in chosen):
                     yield f"pod monitor: no pod has the port {endpoint['port']}"
+
+
+def _picked(pool: Manifest, manifests: list[Manifest]) -> Iterator[str]:
+    labels = pool["spec"]["selector"]["matchLabels"]
+    chosen = [one for pod in pods(manifests) if pod.is_selected(labels) for one in pod.ours]
+    for router in (one for one in chosen if one.command == "router"):
+        if router.settings["metrics_compat"] != "vllm":
+            yield f"pool: {router.name} has no metrics that a picker asks for"
 
 
 CHECKS: dict[str, Callable[[list[Manifest]], Iterator[str]]] = {

@@ -124,7 +124,7 @@ def documents(path: Path) -> list[Manifest]:
 
 
 def pods(manifests: list[Manifest]) -> list[Pod]:
-    """The pods of all workloads."""
+    """The pods of all workloads, and of what KServe makes one of."""
     found = []
     for one in manifests:
         if one["kind"] in _KINDS:
@@ -138,6 +138,9 @@ def pods(manifests: list[Manifest]) -> list[Pod]:
                     tuple(claim["metadata"]["name"] for claim in claims),
                 )
             )
+        elif one["kind"] == "InferenceService":
+            predictor = one["spec"]["predictor"]
+            found.append(Pod(one["metadata"]["name"], predictor["labels"], predictor, ()))
     return found
 
 

@@ -49,6 +49,12 @@ def is_allowed(over: dict[str, Any]) -> bool:
     return bool(jsonschema.Draft7Validator(SCHEMA).is_valid(merged(DEFAULTS, over)))
 
 
+POOL = {
+    "inferencePool": {"endpointPicker": "picker"},
+    "router": {"extraArgs": ["--metrics-compat=vllm"]},
+}
+KSERVE = {"layout": "kserve", "state": {"kind": "none"}}
+
 ALLOWED: dict[str, dict[str, Any]] = {
     "defaults": {},
     "split": SPLIT,
@@ -58,6 +64,8 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "GPU": {"worker": {"device": "cuda", "gpus": 1}},
     "a Redis": {"access": {"redisSecret": "redis"}},
     "no state": {"state": {"kind": "none"}},
+    "a pool": POOL,
+    "KServe": KSERVE,
 }
 REFUSED: dict[str, dict[str, Any]] = {
     "unknown value": {"replicaz": 2},
@@ -79,6 +87,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     "CUDA without a GPU": {"worker": {"device": "cuda"}},
     "a GPU without CUDA": {"worker": {"gpus": 1}},
     "a Redis on the command line": {"router": {"extraArgs": ["--redis=redis://u:p@host"]}},
+    "a pool without vLLM's metrics": {"inferencePool": {"endpointPicker": "picker"}},
+    "a pool of one router": merged(SPLIT, POOL),
+    "KServe with claims": {"layout": "kserve"},
+    "KServe scaled twice": merged(KSERVE, {"autoscaling": {"enabled": True}}),
+    "KServe open by accident": merged(KSERVE, {"access": {"keysSecret": ""}}),
     "no time to drain": {"router": {"drainSeconds": 0}},
     "no pause before the stop": {"router": {"preStopSeconds": 0}},
     "no time to spare": {"spareSeconds": 0},

@@ -16,8 +16,8 @@ from tests.deploy.manifests import FOLDER, Manifest, documents, pods, with_app
 from tools.render_chart import RENDERS, digest, is_current
 
 VERSIONS = ["1.30", "1.33", "1.36"]
-CUSTOM = {"PodMonitor", "PrometheusRule"}
-"""Kinds of the Prometheus operator, for which Kubernetes has no schema."""
+CUSTOM = {"PodMonitor", "PrometheusRule", "InferencePool", "InferenceService"}
+"""Kinds for which Kubernetes has no schema; `make kube-e2e` has."""
 
 EACH_RENDER = pytest.mark.parametrize("path", RENDERS.values(), ids=lambda path: path.stem)
 
@@ -26,6 +26,13 @@ def manifests_of(path: Path) -> list[Manifest]:
     """The manifests of a render; a patch is applied to a Deployment of somebody else."""
     found = documents(path)
     return [with_app(one) for one in found] if path.parent.name == "component" else found
+
+
+def predicting(service: Manifest) -> Manifest:
+    """The pod that KServe makes, of what it has besides fields of KServe's own."""
+    own = {"minReplicas", "maxReplicas", "labels"}
+    spec = {key: value for key, value in service["spec"]["predictor"].items() if key not in own}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "predictor"}, "spec": spec}
 
 
 def split() -> list[Manifest]:
@@ -54,9 +61,11 @@ def test_a_changed_value_makes_a_render_stale(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @EACH_RENDER
 def test_render_matches_the_schema(path: Path, version: str) -> None:
-    ordinary = [one for one in manifests_of(path) if one["kind"] not in CUSTOM]
+    manifests = manifests_of(path)
+    ordinary = [one for one in manifests if one["kind"] not in CUSTOM]
+    predictors = [one for one in manifests if one["kind"] == "InferenceService"]
     assert ordinary
-    for document in ordinary:
+    for document in ordinary + [predicting(one) for one in predictors]:
         kubernetes_validate.validate(document, version, strict=True)
 
 
@@ -171,6 +180,23 @@ def misspelt_metric(manifests: list[Manifest]) -> None:
     scaler["spec"]["metrics"][0]["external"]["metric"]["name"] = "spectrie_requests_wating"
 
 
+def other_target(manifests: list[Manifest]) -> None:
+    pool = next(one for one in manifests if one["kind"] == "InferencePool")
+    pool["spec"]["targetPorts"][0]["number"] = 9090
+
+
+def without_compat(manifests: list[Manifest]) -> None:
+    first(manifests, "router")["args"].remove("--metrics-compat=vllm")
+
+
+def pool() -> list[Manifest]:
+    return documents(FOLDER / "pool.yaml")
+
+
+def kserve() -> list[Manifest]:
+    return documents(FOLDER / "kserve.yaml")
+
+
 def standalone() -> list[Manifest]:
     return documents(FOLDER / "standalone.yaml")
 
@@ -203,6 +229,12 @@ def standalone() -> list[Manifest]:
         (other_socket, standalone, "link"),
         (other_socket, beside, "link"),
         (misspelt_metric, split, "metrics"),
+        (other_target, pool, "ports"),
+        (without_compat, pool, "metrics"),
+        (wrong_port, kserve, "ports"),
+        (missing_volume, kserve, "volumes"),
+        (worker_as_app, kserve, "order"),
+        (grace_below_drain, kserve, "grace"),
     ],
 )
 def test_broken_manifest_fails_the_check_meant_for_it_alone(

@@ -25,6 +25,8 @@ OTHERS = {
     "--lib",
     "--values",
     "--from-file",
+    "--strict",
+    "--model-server-metrics-port",
     "--target",
     "--read-only",
     "--tmpfs",

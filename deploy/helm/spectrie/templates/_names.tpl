@@ -30,9 +30,19 @@ app.kubernetes.io/version: {{ .Chart.AppVersion }}
 {{- if include "spectrie.isBeside" . }}spectrie-{{ end }}
 {{- end }}
 
+{{- /* Whether a pod has a router and a worker that others call. */ -}}
+{{- define "spectrie.isServer" -}}
+{{- if or (eq .Values.layout "pod") (eq .Values.layout "kserve") }}true{{ end }}
+{{- end }}
+
+{{- /* KServe knows its predictor's container by this name. */ -}}
+{{- define "spectrie.routerName" -}}
+{{- if eq .Values.layout "kserve" }}kserve-container{{ else }}{{ include "spectrie.prefix" . }}router{{ end }}
+{{- end }}
+
 {{- /* Whether each replica has a claim for its state. */ -}}
 {{- define "spectrie.hasClaim" -}}
-{{- if and (eq .Values.state.kind "claim") (not (include "spectrie.isBeside" .)) }}true{{ end }}
+{{- if and (eq .Values.state.kind "claim") (or (eq .Values.layout "pod") (eq .Values.layout "split")) }}true{{ end }}
 {{- end }}
 
 {{- /* The kubelet stops all containers within this time: hooks first, then the drain of each half that runs here. */ -}}

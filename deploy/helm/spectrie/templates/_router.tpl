@@ -3,7 +3,7 @@
 {{- $values := .root.Values }}
 {{- $prefix := include "spectrie.prefix" .root }}
 {{- $beside := include "spectrie.isBeside" .root }}
-- name: {{ $prefix }}router
+- name: {{ include "spectrie.routerName" .root }}
   image: {{ include "spectrie.routerImage" .root }}
   imagePullPolicy: {{ $values.image.pullPolicy }}
   {{- if .sidecar }}
@@ -36,7 +36,7 @@
     - {{ . | quote }}
     {{- end }}
   env:
-    # For kubectl exec POD -c {{ $prefix }}router -- spectrie memory list
+    # For kubectl exec POD -c {{ include "spectrie.routerName" .root }} -- spectrie memory list
     - {name: SPECTRIE_ADMIN, value: "unix:/run/spectrie/admin.sock"}
     {{- if $values.access.open }}
     - {name: SPECTRIE_OPEN, value: "1"}
