@@ -221,4 +221,4 @@ licenses: setup  ## rewrite THIRD_PARTY_LICENSES.md from the crates in Cargo.loc
 
 .PHONY: clean
 clean:  ## remove everything built here (not the model cache)
-	rm -rf target dist release .venv .tools python/spectrie/_core.abi3.so .pytest_cache .mypy_cache .ruff_cache
+	rm -rf target dist release release.new .venv .tools python/spectrie/_core.abi3.so .pytest_cache .mypy_cache .ruff_cache

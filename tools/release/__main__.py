@@ -8,7 +8,6 @@ C library; else for the C library of this machine.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from importlib import util
 from pathlib import Path
 
 from tools.release.client import bill_of, make_client_wheel
+from tools.release.folder import Occupied, fresh, write_sums
 
 ROOT = Path(__file__).resolve().parents[2]
 _PYTHON = sys.executable
@@ -23,21 +23,29 @@ _PYTHON = sys.executable
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="an empty folder, made if it is not there")
+    parser.add_argument("folder", type=Path, help="the place; an earlier release there is replaced")
     parser.add_argument("--profile", default="dist", help="cargo profile [dist]")
     parser.add_argument("--target", action="append", help="a further Rust target, with zig only")
     parser.add_argument("--uv", default="uv", help="the uv that builds and fetches [uv]")
     given = parser.parse_args()
-    folder: Path = given.folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        print(f"{folder} is not empty", file=sys.stderr)
+    place: Path = given.folder.absolute()
+    try:
+        with fresh(place) as folder:
+            _make(folder, given.profile, given.target or [], given.uv)
+            number = write_sums(folder)
+    except Occupied as error:
+        print(error, file=sys.stderr)
         return 2
-    for target in (None, *(given.target or ())):
-        _core_wheel(folder, given.profile, target)
+    print(f"{number} files in {place}")
+    return 0
+
+
+def _make(folder: Path, profile: str, targets: list[str], uv: str) -> None:
+    for target in (None, *targets):
+        _core_wheel(folder, profile, target)
     _run(_PYTHON, "-m", "maturin", "sdist", "--out", folder)
     _run(
-        given.uv,
+        uv,
         "build",
         "--quiet",
         "--wheel",
@@ -51,11 +59,7 @@ def main() -> int:
     binary = next(folder.glob("spectrie-*-abi3-*.whl"))
     make_client_wheel(binary, folder)
     (folder / "spectrie.cdx.json").write_bytes(bill_of(binary))
-    _packages(folder, given.uv, binary)
-    sums = [f"{_sum(path)}  {path.name}" for path in sorted(folder.iterdir())]
-    (folder / "SHA256SUMS").write_text("\n".join([*sums, ""]), encoding="utf-8")
-    print(f"{len(sums)} files in {folder}")
-    return 0
+    _packages(folder, uv, binary)
 
 
 def _core_wheel(folder: Path, profile: str, target: str | None) -> None:
@@ -99,10 +103,6 @@ def _constraints(folder: Path) -> Path:
     path = folder / "constraints.txt"
     path.write_text("\n".join(kept) + "\n", encoding="utf-8")
     return path
-
-
-def _sum(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _run(*words: object) -> None:

@@ -1,0 +1,67 @@
+"""The folder of a release: made beside its place, and put there whole, instead of an earlier release alone."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["SUMS", "Occupied", "fresh", "write_sums"]
+
+SUMS = "SHA256SUMS"
+
+
+class Occupied(Exception):
+    """The folder holds what no release has put there."""
+
+
+@contextmanager
+def fresh(folder: Path) -> Iterator[Path]:
+    """An empty folder, which takes the place of `folder` at the end; where that fails, `folder` stays as it was.
+
+    Args:
+        folder: The place. It may hold an earlier release, as its checksums list it.
+
+    Raises:
+        Occupied: It holds other files.
+    """
+    foreign = sorted(_names(folder) - _listed(folder))
+    if foreign:
+        raise Occupied(f"{folder} holds what is of no release: {', '.join(foreign[:3])}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = folder.with_name(f"{folder.name}.new")
+    if building.exists():
+        shutil.rmtree(building)
+    building.mkdir()
+    try:
+        yield building
+        if folder.exists():
+            shutil.rmtree(folder)
+        building.rename(folder)
+    finally:
+        if building.exists():
+            shutil.rmtree(building)
+
+
+def write_sums(folder: Path) -> int:
+    """Writes the checksums of a folder's files; how many there are."""
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}"
+        for path in sorted(folder.iterdir())
+    ]
+    (folder / SUMS).write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return len(lines)
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+def _listed(folder: Path) -> set[str]:
+    sums = folder / SUMS
+    if not sums.is_file():
+        return set()
+    lines = sums.read_text(encoding="utf-8").splitlines()
+    return {SUMS, *(line.partition("  ")[2] for line in lines)}
