@@ -18,7 +18,7 @@ from spectrie.engine.steps import MAX_CONSECUTIVE_FAILURES
 from spectrie.errors import RankLost
 from spectrie.model.plan import StepResult
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def one_row(*_: Any) -> StepResult:

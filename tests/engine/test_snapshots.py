@@ -12,7 +12,7 @@ import pytest
 from spectrie import _core
 from spectrie.engine.snapshots import Snapshots
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class ScriptedEngine:

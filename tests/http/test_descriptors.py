@@ -63,7 +63,7 @@ def answer_beside_idle_connections(folder: Path, num_files: int, num_idle: int) 
         url = f"http://{facts['http']}"
         wait_until(
             lambda: httpx.get(f"{url}/readyz", timeout=30).status_code == 200,
-            30.0,
+            60.0,
             lambda: "no worker",
         )
         before = memory_bytes(int(facts["pid"]))

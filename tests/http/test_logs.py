@@ -33,7 +33,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def _call_all(facts: dict[str, str]) -> None:
     with httpx.Client(base_url=f"http://{facts['http']}", headers=HEADERS) as client:
-        wait_until(lambda: client.get("/readyz").status_code == 200, 30.0, lambda: "no worker")
+        wait_until(lambda: client.get("/readyz").status_code == 200, 60.0, lambda: "no worker")
         message = {"role": "user", "content": PROMPT}
         for stream in (False, True):
             body = {"model": MODEL, "stream": stream, "max_tokens": 8}

@@ -57,7 +57,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with router(folder, *options) as facts, ScriptedWorker(facts["worker"]):
         ready = f"http://{facts['metrics']}/readyz"
         wait_until(
-            lambda: httpx.get(ready, timeout=30).status_code == 200, 30.0, lambda: "no worker"
+            lambda: httpx.get(ready, timeout=30).status_code == 200, 60.0, lambda: "no worker"
         )
         yield Secured(facts, authority, authority.issue("client"))
 

@@ -13,7 +13,7 @@ import pytest
 from spectrie import _core
 from spectrie._proto import inference_pb2, inference_pb2_grpc
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Router:

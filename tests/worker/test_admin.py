@@ -45,7 +45,7 @@ def asking(desk: AdminDesk) -> Ask:
     def ask(**call: Any) -> worker_pb2.AdminReply:
         answers: queue.SimpleQueue[worker_pb2.AdminReply] = queue.SimpleQueue()
         desk.ask(worker_pb2.AdminCall(call_id=9, **call), answers.put)
-        answer = answers.get(timeout=15)
+        answer = answers.get(timeout=60)
         assert answer.call_id == 9
         return answer
 

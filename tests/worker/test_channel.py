@@ -31,7 +31,7 @@ def test_worker_trusts_its_authority_and_shows_its_own_certificate(tmp_path: Pat
             target, tls_ca=str(authority.cert), tls_cert=str(own.cert), tls_key=str(own.key)
         )
         with router_channel(options) as channel:
-            grpc.channel_ready_future(channel).result(timeout=20)
+            grpc.channel_ready_future(channel).result(timeout=60)
         for stranger in (
             LinkOptions(target, tls_ca=str(authority.cert)),
             LinkOptions(target),

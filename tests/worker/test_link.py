@@ -16,14 +16,14 @@ from tests.worker.scripted import EOS_ID, WAIT_S, Hub
 
 
 def test_greeting_is_hello_then_artifacts_then_ready(worker: Worker, hub: Hub) -> None:
-    hello = hub.received.get(timeout=15).hello
+    hello = hub.received.get(timeout=WAIT_S).hello
     assert (hello.protocol, hello.model, hello.model_hash) == (1, "counting", "a" * 64)
     assert hello.capacity.max_context == 256
     assert hello.capacity.max_running == 4
     assert list(hello.eos_token_ids) == [EOS_ID]
     assert not hello.HasField("drafter")
-    assert hub.received.get(timeout=15).artifact.name == "tokenizer.json"
-    assert hub.received.get(timeout=15).WhichOneof("message") == "ready"
+    assert hub.received.get(timeout=WAIT_S).artifact.name == "tokenizer.json"
+    assert hub.received.get(timeout=WAIT_S).WhichOneof("message") == "ready"
     assert hub.metadata["authorization"] == "Bearer s3cret"
 
 
@@ -198,7 +198,7 @@ def test_drain_refuses_new_requests_and_finishes_the_old(worker: Worker, hub: Hu
     assert "draining" in refused.message
     gate.open()
     assert hub.outputs("old")[-1].finish == worker_pb2.FINISH_LENGTH
-    assert worker.link.drain(timeout_s=15)
+    assert worker.link.drain(timeout_s=WAIT_S)
     assert worker.drains == [None]
 
 
@@ -259,7 +259,7 @@ def test_worker_finds_a_restarted_router_and_drops_what_nobody_claims(
     hub.close()
     again = Hub(hub.target)
     try:
-        assert again.connected.acquire(timeout=15)
+        assert again.connected.acquire(timeout=WAIT_S)
         gate.open()
         assert again.next("hello").instance
         again.start("next")

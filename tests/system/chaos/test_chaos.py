@@ -166,7 +166,7 @@ def folders(tmp_path: Path) -> Iterator[Callable[[], Path]]:
     yield make
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_no_fault_of_a_worker_costs_a_stream(
     real: Path, tiny: Path, folders: Callable[[], Path]
 ) -> None:
