@@ -25,7 +25,7 @@ export PYO3_BUILD_EXTENSION_MODULE := 1
 
 .PHONY: help
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 # ---- set-up ----------------------------------------------------------------------------------
 
@@ -102,6 +102,12 @@ test-system: model  ## run the chaos tests under load: workers killed and cut of
 compat: setup  ## talk to a server with the newest openai package, grpcurl, ghz and the examples (Go; 5 minutes the first time)
 	tools/compat.sh
 	$(BIN)/python -m pytest -q -s tests/compat tests/examples
+
+# Not part of `test`: it builds Kubernetes, needs root, and keeps half a gigabyte in ~/.cache/spectrie/kube.
+.PHONY: kube-e2e
+kube-e2e: bigrams  ## run the chart on a real API server and act out its pods (Go, root; 20 minutes the first time, then 6)
+	tools/kube/build.sh
+	$(BIN)/python -m tools.kube
 
 # A minute, nearly all of it compiling: a build of its own, since loom has other atomics. Unoptimised, which
 # compiles sooner and checks debug assertions.
