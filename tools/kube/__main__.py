@@ -166,7 +166,8 @@ def _failing_step(one: Run) -> str | None:
         one.applied(manifests)
         one.acted(manifests)
     except StepFailed as error:
-        _say(str(error).splitlines()[0])
+        more = len(error.faults) - 1
+        _say(str(error).splitlines()[0] + (f" (and {more} more)" if more else ""))
         return error.step
     return None
 

@@ -27,11 +27,12 @@ class StepFailed(Exception):
 
     Attributes:
         step: Which one.
+        faults: Each in a line or more.
     """
 
     def __init__(self, step: str, faults: list[str]) -> None:
         super().__init__(f"{step}: " + "\n".join(faults))
-        self.step = step
+        self.step, self.faults = step, faults
 
 
 @dataclass(slots=True)
