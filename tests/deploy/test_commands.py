@@ -16,7 +16,7 @@ from tests.deploy.manifests import FOLDER, documents, pods
 from tests.docs.markdown import ROOT, blocks
 
 PAGES = [ROOT / "deploy" / "README.md", ROOT / "docs" / "kubernetes.md"]
-CLUSTER = "needs a cluster; its files are read by test_renders"
+CLUSTER = "needs a cluster; make kube-e2e applies its files to an API server"
 RUN = {
     "spectrie keys new team-a >> keys.toml": "test_keys_of_the_page_are_those_that_the_pod_reads",
     "kubectl exec spectrie-0 -c router -- spectrie memory stats": "test_command_in_a_pod_finds_its_container",
