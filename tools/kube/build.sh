@@ -28,7 +28,8 @@ require() {
 # tree is of modules that it publishes one minor version apart.
 build() {
   local name at began=$SECONDS one
-  name=$(echo "$1" | tr /, __) at=$work/$name
+  name=$(echo "$1" | tr /, __)
+  at=$work/$name
   [ ! -e "$root/done/$name" ] || return 0
   require
   echo "==> building ${1//,/, }"
@@ -63,9 +64,8 @@ take() {
   touch "$root/done/$name"
 }
 
-build k8s.io/kubernetes@v1.36.3 k8s.io/kubernetes/cmd/kube-{apiserver,controller-manager,scheduler}
-build sigs.k8s.io/kwok@v0.8.0 sigs.k8s.io/kwok/cmd/kwok
-build helm.sh/helm/v3@v3.22.0 helm.sh/helm/v3/cmd/helm
+build k8s.io/kubernetes@v1.36.3,sigs.k8s.io/kwok@v0.8.0,helm.sh/helm/v3@v3.21.1 sigs.k8s.io/kwok/cmd/kwok \
+  helm.sh/helm/v3/cmd/helm k8s.io/kubernetes/cmd/kube-{apiserver,controller-manager,scheduler}
 build go.etcd.io/etcd/server/v3@v3.7.3 go.etcd.io/etcd/server/v3
 [ ! -e "$root/bin/server" ] || mv "$root/bin/server" "$root/bin/etcd"
 build github.com/yannh/kubeconform@v0.8.0 github.com/yannh/kubeconform/cmd/kubeconform
