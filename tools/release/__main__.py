@@ -56,6 +56,8 @@ def _make(folder: Path, profile: str, targets: list[str], uv: str) -> None:
         folder,
         "kernels",
     )
+    # uv leaves one in a folder that it writes to; it is no part of a release.
+    (folder / ".gitignore").unlink(missing_ok=True)
     binary = next(folder.glob("spectrie-*-abi3-*.whl"))
     make_client_wheel(binary, folder)
     (folder / "spectrie.cdx.json").write_bytes(bill_of(binary))
