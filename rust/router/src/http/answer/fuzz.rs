@@ -2,6 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::string::string_regex;
 use serde_json::Value;
 use spectrie_proto::v1;
 
@@ -15,13 +16,15 @@ const CHOICES: u32 = 3;
 
 /// Text that could end a line, an event or a JSON string if it were not escaped.
 fn text() -> impl Strategy<Value = String> {
+    // Read once: a pattern that is given as a string is read again for each value.
+    let line = string_regex(".{0,8}").unwrap();
     let part = prop_oneof![
         Just("\n\n".to_owned()),
         Just("\r\n".to_owned()),
         Just("data: [DONE]\n\n".to_owned()),
         Just("\\\"}".to_owned()),
         Just("\u{2028}\u{0}\u{feff}".to_owned()),
-        ".{0,8}",
+        line,
         vec(any::<char>(), 0..8).prop_map(|chars| chars.into_iter().collect()),
     ];
     vec(part, 0..4).prop_map(|parts| parts.concat())

@@ -3,6 +3,7 @@
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::Index;
+use proptest::string::{RegexGeneratorStrategy, string_regex};
 use serde_json::{Map, Number, Value, json};
 
 use crate::http::convert::{Endpoint, convert};
@@ -58,6 +59,12 @@ const INNER: &[&str] = &[
     "choice",
 ];
 
+/// A line of up to so many characters. Its pattern is read once: one that is given as a string is
+/// read again for each value.
+fn line(most: u32) -> RegexGeneratorStrategy<String> {
+    string_regex(&format!(".{{0,{most}}}")).unwrap()
+}
+
 fn number() -> impl Strategy<Value = Value> {
     prop_oneof![
         any::<i64>().prop_map(Value::from),
@@ -71,7 +78,7 @@ fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec!["user", "system", "text", "content", "auto", ""])
             .prop_map(str::to_owned),
-        ".{0,60}",
+        line(60),
     ]
 }
 
@@ -85,7 +92,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 24, 4, |inner| {
         let key = prop_oneof![
             prop::sample::select(INNER.to_vec()).prop_map(str::to_owned),
-            ".{0,8}"
+            line(8)
         ];
         prop_oneof![
             vec(inner.clone(), 0..4).prop_map(Value::from),
