@@ -30,6 +30,8 @@ pub(crate) struct Entry {
     wants_whole: AtomicBool,
     was_tried: AtomicBool,
     is_lost: AtomicBool,
+    /// Whether Redis is being asked for it: until it answers, it may be another's rightly.
+    is_asked_for: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -104,6 +106,7 @@ impl Entry {
             wants_whole: AtomicBool::new(true),
             was_tried: AtomicBool::new(is_begun),
             is_lost: AtomicBool::new(false),
+            is_asked_for: AtomicBool::new(is_begun),
         }
     }
 
@@ -124,6 +127,16 @@ impl Entry {
     /// Whether it is another router's now.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Redis gave it to this router.
+    pub(crate) fn note_taken(&self) {
+        self.is_asked_for.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it is not known yet whose it is.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.is_asked_for.load(Ordering::Relaxed)
     }
 
     /// It is another router's; whether that is news.

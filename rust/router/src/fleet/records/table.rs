@@ -98,6 +98,14 @@ impl Streams {
         lock(&self.table).running.values().cloned().collect()
     }
 
+    /// Those of them that are this router's as far as it knows: not one that is just being taken over, which is
+    /// another's until it is.
+    pub(crate) fn owned(&self) -> Vec<Arc<Entry>> {
+        let mut all = self.running();
+        all.retain(|entry| !entry.is_asked_for());
+        all
+    }
+
     /// Notes what a change of an entry means: how many bytes more it holds, and whether its turn is to
     /// come, at once if it is `urgent`. False if there is no room for it.
     pub(crate) fn changed(

@@ -89,6 +89,7 @@ impl Fleet {
             let asked = wire.take_stream(place, &digest, shared.streams.limit, holder);
             match tokio::time::timeout(patience, asked).await {
                 Ok(Ok(Found::Taken(owner, fields))) => {
+                    entry.note_taken();
                     let owner = owner.strip_prefix('-').unwrap_or(&owner);
                     let is_own = holder == Some(owner);
                     return match own.filter(|_| is_own) {

@@ -82,7 +82,7 @@ pub(crate) async fn verify(
     if let Err(trouble @ Trouble::Lost(_)) = wire.clone().live(&life_of(shared.origin)).await {
         return Err(trouble);
     }
-    for some in shared.streams.running().chunks(BATCH) {
+    for some in shared.streams.owned().chunks(BATCH) {
         let asked = some.iter().map(|entry| {
             let mut wire = wire.clone();
             async move {

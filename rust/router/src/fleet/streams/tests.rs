@@ -122,3 +122,14 @@ fn withdrawn_stream_is_not_freed_after_all() {
     let end = entry.turn().unwrap().next.end;
     assert!(matches!(end, Some(End::Dropped)), "{end:?}");
 }
+
+#[test]
+fn stream_that_is_being_taken_over_is_not_yet_owned() {
+    let shared = shared();
+    let _own = Sharing::new(&shared, names("a"), false);
+    let taken = Sharing::new(&shared, names("b"), true);
+    let owned = || shared.streams.owned().len();
+    assert_eq!((owned(), shared.streams.running().len()), (1, 2));
+    taken.entry().note_taken();
+    assert_eq!(owned(), 2);
+}
