@@ -17,8 +17,10 @@ from safetensors import safe_open
 from spectrie._core import Tokenizer
 from spectrie.cli import main
 from spectrie.model import load_runner
+from spectrie.training.recipe import Recipe
 from spectrie.training.texts.samples import Sample, SampleFile
 from spectrie.training.training import _is_held_out
+from spectrie.training.worth import report_worth
 from tests.tiny_model import Shape, write_tiny_model
 
 SMALL = ["--epochs", "1", "--answer-tokens", "24", "--sample-tokens", "128", "--vocabulary", "200"]
@@ -81,6 +83,30 @@ def test_a_head_is_trained_on_the_models_own_answers(
     (output / "model.safetensors").unlink()
     assert train(model, output, "--self-generate", "--prompts", "100") == 0
     assert (output / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("prompt_tokens", "expected"),
+    [
+        (8, "what the head gives is not measured: "),
+        (40, "no held-out prompt leaves room for an answer: what the head gives is not measured"),
+    ],
+)
+def test_a_head_that_cannot_be_measured_is_done_all_the_same(
+    model: Path, tmp_path: Path, prompt_tokens: int, expected: str
+) -> None:
+    recipe = Recipe(str(model), tmp_path / "no-head", tmp_path / "work", sample_tokens=100_000)
+    sample = Sample([5] * 60, [(prompt_tokens, 60)], "text")
+    lines: list[str] = []
+    report_worth(recipe, model, 64, [sample], lines.append)
+    assert lines[-1].startswith(expected), lines
+
+
+def test_a_namespace_that_no_request_can_name_is_refused(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(model, tmp_path / "head", "--self-generate", "--namespace", "a b") != 0
+    assert "--namespace is 'a b'" in capsys.readouterr().err
 
 
 def test_a_command_that_is_killed_in_each_stage_ends_with_the_same_bytes(

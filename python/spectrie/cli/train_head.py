@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 from spectrie.cli.console.terminal import print_progress
@@ -27,6 +28,7 @@ examples:
   spectrie train-head ./model --output block --kind dflash --levels 7 --data chats.jsonl
 """
 _DEFAULT_PROMPTS = 3000
+_NAME = re.compile(r"[!-~]{1,128}")
 
 _KIND = values.choice("eagle3", "eagle2", "mtp", "peagle", "dflash", "dflash2")
 _COUNT = values.integer(0, 100_000)
@@ -110,6 +112,11 @@ def run(args: argparse.Namespace) -> int:
     prompts = read_value(args, "prompts", _COUNT.parse, 0 if args.data else _DEFAULT_PROMPTS)
     if not args.data and not args.self_generate:
         raise ConfigError("nothing to learn from: give --data FILE, or --self-generate")
+    if args.namespace is not None and not _NAME.fullmatch(args.namespace):
+        raise ConfigError(
+            f"--namespace is {args.namespace!r}; expected 1 to 128 printable ASCII characters without blanks, "
+            "as requests name it"
+        )
     defaults = TrainSettings()
     settings = TrainSettings(
         levels=read_value(args, "levels", _LEVELS.parse, defaults.levels),

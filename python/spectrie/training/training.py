@@ -129,7 +129,8 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
         f"right on held-out answers, by level: {result} ({result.chain_length:.2f} tokens of a chain); "
         f"{size / 1e6:.1f} MB"
     )
-    report_worth(recipe, folder, [samples[index] for index in held_out], report)
+    unseen = [samples[index] for index in held_out]
+    report_worth(recipe, folder, target.config.max_context, unseen, report)
     return TrainedHead(recipe.output, size, result, covered)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from spectrie.engine.forecast import forecast
+from spectrie.errors import SpectrieError
 from spectrie.llm import LLM
 from spectrie.model import load_runner
 from spectrie.training.recipe import Recipe
@@ -17,6 +19,9 @@ __all__ = ["report_worth"]
 _PROMPTS = 12
 """Held-out prompts that are answered, one at a time: a minute or two with SmolLM2-135M on two cores."""
 
+_ANSWER_TOKENS = 144
+"""Longest answer, however long those that the head learned from may be."""
+
 _PAGES = 64
 
 _TEXT_PROMPT_TOKENS = 32
@@ -24,36 +29,52 @@ _TEXT_PROMPT_TOKENS = 32
 
 
 def report_worth(
-    recipe: Recipe, folder: Path, held_out: Sequence[Sample], report: Callable[[str], None]
+    recipe: Recipe,
+    folder: Path,
+    max_context: int,
+    held_out: Sequence[Sample],
+    report: Callable[[str], None],
 ) -> None:
     """Reports what a head costs, what to expect of it, and tokens a step with and without it.
+
+    The head is done by then: where it cannot be measured, the report says so.
 
     Args:
         recipe: Of the training; its output holds the head.
         folder: The model's.
+        max_context: The model's longest.
         held_out: Samples that were not trained on.
         report: Receives the lines.
     """
-    prompts = list(_prompts(held_out, recipe.sample_tokens - recipe.answer_tokens))[:_PROMPTS]
+    longest = min(recipe.sample_tokens, max_context)
+    room = min(recipe.answer_tokens, _ANSWER_TOKENS, longest // 2)
+    prompts = list(_prompts(held_out, longest - room))[:_PROMPTS]
     if not prompts:
+        report("no held-out prompt leaves room for an answer: what the head gives is not measured")
         return
     report(f"answering {len(prompts)} held-out prompts three times, to see what the head gives")
-    for line in _expected(recipe, folder):
-        report(line)
-    drafter = str(recipe.output)
-    alone = _tokens_per_step(recipe, folder, prompts, drafter, "eagle2")
-    text = _tokens_per_step(recipe, folder, prompts, "off", "auto")
-    both = _tokens_per_step(recipe, folder, prompts, drafter, "auto")
+    # Not by a name that means another drafter, such as `mtp`.
+    drafter = str(recipe.output.absolute())
+    try:
+        for line in _expected(recipe, folder, drafter):
+            report(line)
+        measure = partial(_tokens_per_step, recipe, folder, prompts, room)
+        alone = measure(drafter, "eagle2")
+        text = measure("off", "auto")
+        both = measure(drafter, "auto")
+    except (SpectrieError, MemoryError) as error:
+        report(f"what the head gives is not measured: {error}")
+        return
     report(
-        f"tokens a step on held-out prompts: {alone:.2f} with the head alone, asked whatever it costs; served here "
-        f"as --speculation auto decides: {text:.2f} from text alone, {both:.2f} with the head too"
+        f"tokens a step on held-out prompts: {alone:.2f} with the head alone, asked whatever it costs; served on this "
+        f"processor as --speculation auto decides: {text:.2f} from text alone, {both:.2f} with the head too"
     )
 
 
-def _expected(recipe: Recipe, folder: Path) -> Iterator[str]:
+def _expected(recipe: Recipe, folder: Path, drafter: str) -> Iterator[str]:
     """What a level costs here, and whether it is expected to pay."""
     runner = load_runner(
-        folder, device="cpu", num_pages=_PAGES, threads=recipe.threads, drafter=recipe.output
+        folder, device="cpu", num_pages=_PAGES, threads=recipe.threads, drafter=drafter
     )
     try:
         if runner.drafter is not None:
@@ -66,12 +87,12 @@ def _expected(recipe: Recipe, folder: Path) -> Iterator[str]:
 
 
 def _prompts(samples: Sequence[Sample], max_tokens: int) -> Iterator[list[int]]:
-    """What comes before the first answer of each, every prompt once."""
+    """What comes before the first answer of each, every prompt once and none that is longer."""
     seen = set()
     for sample in samples:
         num_tokens = sample.answers[0][0] or min(_TEXT_PROMPT_TOKENS, len(sample.token_ids) // 2)
-        prompt = sample.token_ids[: min(num_tokens, max(max_tokens, 1))]
-        if prompt and tuple(prompt) not in seen:
+        prompt = sample.token_ids[:num_tokens]
+        if 0 < len(prompt) <= max_tokens and tuple(prompt) not in seen:
             seen.add(tuple(prompt))
             yield prompt
 
@@ -80,6 +101,7 @@ def _tokens_per_step(
     recipe: Recipe,
     folder: Path,
     prompts: Sequence[list[int]],
+    room: int,
     drafter: str,
     speculation: Literal["auto", "eagle2"],
 ) -> float:
@@ -89,14 +111,14 @@ def _tokens_per_step(
         folder,
         drafter=drafter,
         speculation=speculation,
-        max_context=recipe.sample_tokens,
+        max_context=max(len(prompt) for prompt in prompts) + room,
         threads=recipe.threads,
         device="cpu",
     ) as llm:
         for prompt in prompts:
             answer = llm.generate(
                 prompt_token_ids=prompt,
-                max_tokens=min(recipe.answer_tokens, recipe.sample_tokens - len(prompt)),
+                max_tokens=room,
                 temperature=0.0,
                 namespace=recipe.namespace,
             )
