@@ -46,10 +46,20 @@ def test_a_release_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_release_left_is_no_part_of_the_next(tmp_path: Path) -> None:
-    (tmp_path / "release.new").mkdir()
-    (tmp_path / "release.new" / "half").touch()
+    (tmp_path / ".release.unfinished").mkdir()
+    (tmp_path / ".release.unfinished" / "half").touch()
     release(tmp_path / "release", new="2")
     assert names(tmp_path / "release") == {"new", SUMS}
+    assert names(tmp_path) == {"release"}
+
+
+def test_a_release_that_is_killed_while_it_takes_its_place_loses_none(tmp_path: Path) -> None:
+    place, earlier = tmp_path / "release", tmp_path / ".release.earlier"
+    release(place, old="1")
+    place.rename(earlier)
+    with pytest.raises(RuntimeError), fresh(place):
+        raise RuntimeError
+    assert names(place) == {"old", SUMS} and names(tmp_path) == {"release"}
 
 
 @pytest.mark.parametrize("has_sums", [False, True])

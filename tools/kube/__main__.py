@@ -1,6 +1,6 @@
 """Runs the chart on a real API server and acts out its pods: `make kube-e2e`, which builds what this needs first.
 
-python -m tools.kube --model FOLDER [--keep FOLDER]
+python -m tools.kube [--cache FOLDER] [--only NAME]
 """
 
 from __future__ import annotations

@@ -27,20 +27,29 @@ def fresh(folder: Path) -> Iterator[Path]:
     Raises:
         Occupied: It holds other files.
     """
+    building, earlier = (
+        folder.with_name(f".{folder.name}.{what}") for what in ("unfinished", "earlier")
+    )
+    # What a build that was killed left.
+    if earlier.exists() and not folder.exists():
+        earlier.rename(folder)
+    for left in (building, earlier):
+        if left.exists():
+            shutil.rmtree(left)
     foreign = sorted(_names(folder) - _listed(folder))
     if foreign:
         raise Occupied(f"{folder} holds what is of no release: {', '.join(foreign[:3])}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = folder.with_name(f"{folder.name}.new")
-    if building.exists():
-        shutil.rmtree(building)
-    building.mkdir()
+    building.mkdir(parents=True)
     try:
         yield building
         if folder.exists():
-            shutil.rmtree(folder)
+            folder.rename(earlier)
         building.rename(folder)
+        if earlier.exists():
+            shutil.rmtree(earlier)
     finally:
+        if earlier.exists() and not folder.exists():
+            earlier.rename(folder)
         if building.exists():
             shutil.rmtree(building)
 
