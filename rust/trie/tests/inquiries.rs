@@ -110,9 +110,10 @@ fn what_a_head_adds_is_learned_and_left_to_the_namespace() {
         drafter.draft(8, 0.01);
         drafter.frontier(1, 0.0).remove(0).gain
     };
-    let request = |right: bool| {
-        let shared = memory.namespace(if right { "right" } else { "wrong" });
-        let mut drafter = Drafter::new(DraftConfig::default(), Some(shared));
+    let request = |right: bool, judges: bool| {
+        let name = if right { "right" } else { "wrong" };
+        let shared = memory.namespace(if judges { name } else { "another mode" });
+        let mut drafter = Drafter::new(DraftConfig::default(), Some(shared)).judges_head(judges);
         drafter.push_prompt(&[900, 901, 902]);
         let before = gain(&mut drafter);
         for step in 0..12 {
@@ -128,11 +129,15 @@ fn what_a_head_adds_is_learned_and_left_to_the_namespace() {
         drafter.forget_answers();
         (before, gain(&mut drafter))
     };
-    let (before, after) = request(true);
+    let (before, after) = request(true, true);
     assert!(after > 1.5 * before, "{before} {after}");
-    let (inherited, _) = request(true);
+    let (inherited, _) = request(true, true);
     assert!(inherited > 1.3 * before, "{before} {inherited}");
-    let (before, after) = request(false);
+    // What a request in another mode found is its own.
+    request(true, false);
+    let (own, _) = request(true, false);
+    assert!(inherited > 1.3 * own, "{own} {inherited}");
+    let (before, after) = request(false, true);
     assert!(after < 0.5 * before, "{before} {after}");
 }
 

@@ -22,14 +22,6 @@ crate::named::named! {
     }
 }
 
-impl SpeculationMode {
-    /// Whether nothing is drafted without a drafter beside the model.
-    #[must_use]
-    pub const fn needs_drafter(self) -> bool {
-        matches!(self, Self::Eagle2 | Self::Chain)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -81,6 +81,7 @@ impl Drafting {
                 shared.clone().filter(|_| drafts),
             )
             .contributes(request.learn)
+            .judges_head(mode == SpeculationMode::Auto)
             .trains_later(true);
             Box::new(drafter)
         });

@@ -281,7 +281,12 @@ impl Speculator {
         heads.costs.observe(level, num_rows, filled, level_ms);
         round.asked_ms += level_ms;
         match open.why {
-            Why::Probe => heads.spend(level_ms),
+            Why::Probe => {
+                let rows = open.rows.iter();
+                let fixed = rows.filter(|row| candidates[row.candidate].is_fixed());
+                let share = 1.0 - fixed.count() as f64 / num_rows.max(1) as f64;
+                heads.spend(share * level_ms);
+            }
             Why::Fixed => {}
             Why::Pays => {
                 let sums = levels.took_ms.iter_mut().zip(&took_ms);

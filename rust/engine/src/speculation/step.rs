@@ -97,9 +97,10 @@ impl Candidate<'_> {
     }
 
     /// Nodes that a drafter of the runner's is asked about at `level`, whatever that costs: at most so many.
-    /// `tier` levels are asked in mode tiers, about one node each.
+    /// `tier` levels are asked in mode tiers, about one node each; none of a tenant ahead of its share.
     pub(super) fn fixed_rows(&self, level: usize, tier: usize) -> usize {
         match self.drafting.mode() {
+            _ if self.is_limited => 0,
             SpeculationMode::Eagle2 | SpeculationMode::Chain => MAX_DRAFT_TOKENS,
             SpeculationMode::Tiers => usize::from(level <= tier),
             _ => 0,

@@ -112,11 +112,11 @@ impl RequestResolver {
             core::resolve(request_id, request, model, caller)
         });
         let mut resolved = resolved.map_err(|refusal| refused(py, refusal))?;
-        let drafter = resolved.check_drafter(self.has_drafter);
-        drafter.map_err(|refusal| refused(py, refusal))?;
         if !self.speculate {
             resolved.speculation = Some(worker_v1::SpeculationMode::Off);
         }
+        let drafter = resolved.check_drafter(self.has_drafter);
+        drafter.map_err(|refusal| refused(py, refusal))?;
         let grammar = self.grammar(py, &resolved, timeout_s)?;
         let resolved = Arc::new(resolved);
         (0..resolved.num_choices)

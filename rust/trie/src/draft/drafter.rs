@@ -131,6 +131,14 @@ impl Drafter {
         self
     }
 
+    /// Sets whether the namespace hears what a drafter of the runner's was worth to this request, in mode `auto`: not
+    /// where trees are cut to fewer nodes than its answers promise. Default true.
+    #[must_use]
+    pub fn judges_head(mut self, judges: bool) -> Self {
+        self.head.judges = judges;
+        self
+    }
+
     /// Drafts from the answers of a drafter of the runner's alone, in mode `auto`: what that is worth without
     /// text.
     #[must_use]

@@ -9,7 +9,7 @@ use crate::sources::asked::{Asked, HeadAnswer};
 use crate::sources::head_place::{Came, Place};
 
 /// What a request has of a drafter of the runner's.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) asked: Asked,
     /// How right scores with its answers have been.
@@ -19,14 +19,20 @@ pub(crate) struct Head {
     pub(crate) counts: HeadCounts,
     /// Whether it was ever asked.
     is_used: bool,
+    /// Whether the namespace hears what it was worth.
+    pub(crate) judges: bool,
 }
 
 impl Head {
     /// Starts from what the requests of a namespace found.
     pub(crate) fn new(learned: Option<&LearnedWeights>) -> Self {
         Self {
+            asked: Asked::default(),
+            calibration: Calibration::default(),
             gains: learned.map(LearnedWeights::gains).unwrap_or_default(),
-            ..Self::default()
+            counts: HeadCounts::default(),
+            is_used: false,
+            judges: true,
         }
     }
 
@@ -55,7 +61,7 @@ impl Head {
 
     /// Leaves a namespace what it found.
     pub(crate) fn leave(&self, learned: &LearnedWeights) {
-        if self.is_used {
+        if self.is_used && self.judges {
             learned.leave_gains(&self.gains);
         }
     }

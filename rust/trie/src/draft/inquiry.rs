@@ -83,7 +83,7 @@ impl Drafter {
         });
         let mut inquiries: Vec<Inquiry> = inquiries.collect();
         if let Some(beams) = beams {
-            let is_open = usize::from(level) <= self.config.head_steps;
+            let is_open = usize::from(level) <= self.config.head_steps.min(self.config.max_depth);
             inquiries.sort_by(|a, b| b.gain.total_cmp(&a.gain));
             inquiries.truncate(if is_open { beams } else { 0 });
         }

@@ -134,7 +134,11 @@ impl Heads {
         mut wishes: Vec<Wish>,
         most: usize,
     ) -> Option<Chosen> {
-        wishes.sort_by(|a, b| b.inquiry.gain.total_cmp(&a.inquiry.gain));
+        // Of equals, one that has its keys does not wait for one that has not.
+        wishes.sort_by(|a, b| {
+            let order = b.inquiry.gain.total_cmp(&a.inquiry.gain);
+            order.then(a.missing.total.cmp(&b.missing.total))
+        });
         wishes.truncate(most);
         (!wishes.is_empty()).then(|| self.part(wishes, Why::Fixed))
     }
@@ -353,6 +357,19 @@ mod tests {
             assert!(step > 63 || count == 0 || step == 63);
         }
         assert!(asked >= 6, "{asked}");
+    }
+
+    #[test]
+    fn a_fixed_request_does_not_wait_for_one_that_lacks_many_keys() {
+        let mut heads = heads(6.0);
+        heads.begin_step(1, 0, 10.0);
+        let lacking = |total| Wish {
+            missing: Missing { total, fresh: 1 },
+            ..wish(1.0, 0.0)
+        };
+        let chosen = heads.fixed(vec![lacking(1 << 30), lacking(1)], 64).unwrap();
+        assert_eq!(chosen.wishes.len(), 1);
+        assert_eq!(chosen.wishes[0].missing.total, 1);
     }
 
     /// The gain that is told of one that makes three tokens of two in steps of about 11 ms.
