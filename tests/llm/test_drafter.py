@@ -99,7 +99,14 @@ def test_modes_that_draft_from_a_drafter_alone_need_one(
             assert set(found.speculation.accepted_by_source) <= {"head"}
 
 
-@pytest.mark.parametrize("options", [{"speculation": "off"}, {"max_draft_tokens": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"speculation": "off"},
+        {"max_draft_tokens": 0},
+        {"speculation": "eagle2", "max_draft_tokens": 0},
+    ],
+)
 def test_no_drafter_is_loaded_where_nothing_is_drafted(
     tmp_path: Path, head: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:

@@ -274,7 +274,7 @@ def _add_drafter(engine: _core.Engine, options: EngineOptions, runner: Runner) -
     if runner.why_no_drafter is not None:
         log.info("no drafter: %s", runner.why_no_drafter)
     mode = speculation(options, runner)
-    if drafter is None and mode in ("eagle2", "chain"):
+    if drafter is None and mode in ("eagle2", "chain") and options.max_draft_tokens > 0:
         why = "" if runner.why_no_drafter is None else f" ({runner.why_no_drafter})"
         raise ConfigError(
             f"speculation is {mode}, which drafts from a drafter alone, and none is loaded{why}; allowed: auto, off,"
