@@ -23,6 +23,9 @@ REAL_TOKENS = 2048
 
 REFERENCE = Combination(concurrency=8)
 AUTO = Combination(speculation="auto", concurrency=8)
+PROB = Combination(speculation="prob", concurrency=8)
+"""Drafts whatever this machine's time says of it, so that something is compared."""
+
 OTHERS = (
     Combination(speculation="bfs", concurrency=8, chunk_tokens=48),
     Combination(speculation="prob", concurrency=2, overlap="on"),
@@ -74,7 +77,7 @@ def real(model: Path, longest: int) -> list[Ask]:
 
 
 def check(one: Subject, way: Combination) -> None:
-    """Answers the requests that way and compares each answer of each round."""
+    """Answers the requests that way and compares each answer of each round, and that there was something to compare."""
     found = run(one.folder, way, one.chosen, one.corpus)
     differing = [
         f"{name}, round {index}: {got} instead of {one.reference.answers[name][0]}"
@@ -85,9 +88,11 @@ def check(one: Subject, way: Combination) -> None:
     assert differing == []
     # Without these the comparison would have compared nothing.
     assert all(len(answers) == 2 for answers in found.answers.values())
-    assert all(found.accepted[corner].total() > 0 for corner in CORNERS), found.accepted
-    assert found.accepted["namespaces"]["shared"] > 0, found.accepted
-    assert found.accepted["corpus"]["corpus"] > 0, found.accepted
+    # Mode auto drafts nothing where it measured, beside other work, that it does not pay.
+    if way.speculation != "auto":
+        assert all(found.accepted[corner].total() > 0 for corner in CORNERS), found.accepted
+        assert found.accepted["namespaces"]["shared"] > 0, found.accepted
+        assert found.accepted["corpus"]["corpus"] > 0, found.accepted
     assert found.learnt.get("client-a", 0) > 0 and found.learnt.get("client-b", 0) > 0
     assert found.learnt.get(UNLEARNT, 0) == 0
 
@@ -115,7 +120,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_corners_of_the_real_model_give_the_same_answers(model: Path, tmp_path: Path) -> None:
     one = subject(model, real(model, REAL_TOKENS), REFERENCE, tmp_path)
     check_reference(one)
-    check(one, AUTO)
+    for way in (AUTO, PROB):
+        check(one, way)
 
 
 @pytest.mark.timeout(1800)
@@ -125,7 +131,8 @@ def test_corners_of_another_family_give_the_same_answers(name: str, tmp_path: Pa
     folder, chosen = family(name, tmp_path)
     one = subject(folder, chosen, REFERENCE, tmp_path)
     check_reference(one)
-    check(one, AUTO)
+    for way in (AUTO, PROB):
+        check(one, way)
 
 
 @pytest.mark.deep
