@@ -75,8 +75,10 @@ def check(found: Found, way: Way, expected: dict[str, list[Answer]]) -> None:
     # Where the machine's time counts, random heads soon sleep.
     assert found.levels > (100 if way.loop == "python" or way in FIXED else 0)
     assert found.cached_tokens > 0
-    # One random token a node is hardly ever right.
-    assert found.accepted.total() > 0 or (way.speculation == "chain" and way.kind != "itself")
+    # Nor does text pay there for certain, and one random token a node is hardly ever right.
+    is_clocked = way.loop == "native" and way.speculation == "auto"
+    is_random = way.speculation == "chain" and way.kind != "itself"
+    assert found.accepted.total() > 0 or is_clocked or is_random
     if way.kind == "itself" and way.loop == "python" and way.memory == "none":
         assert found.accepted["draft_model"] > 500
         assert found.ruled["draft_model"] > 10
