@@ -78,9 +78,6 @@ impl Speculator {
         chunk: ForwardSize,
         clock: &Arc<dyn Clock>,
     ) -> Questions {
-        for candidate in &mut *candidates {
-            candidate.drafting.forget_answers();
-        }
         let every = self.holdout_every();
         let step_ms = self
             .costs

@@ -144,10 +144,6 @@ impl Speculator {
         limit_ms: f64,
         clock: &Arc<dyn Clock>,
     ) -> StepDrafts {
-        for candidate in &mut *candidates {
-            // Answers are those of one step.
-            candidate.drafting.forget_answers();
-        }
         let round = self.ask_all(step, candidates, chunk, None, clock);
         self.buy(round, candidates, &[], limit_ms)
     }
@@ -161,6 +157,10 @@ impl Speculator {
         probed: Option<usize>,
         clock: &Arc<dyn Clock>,
     ) -> Round {
+        for candidate in &mut *candidates {
+            // Answers are those of one step.
+            candidate.drafting.forget_answers();
+        }
         let base = self.base_rows(candidates, chunk);
         let trial = self.trial(step, candidates.len());
         let began_s = clock.now_s();
