@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from spectrie.errors import ModelError
 from spectrie.model.config.families import FAMILIES, Family
 from spectrie.model.config.fields import refuse_quantised, refuse_unknown
 from spectrie.model.config.mixture import MixtureConfig
-from spectrie.model.config.reader import Reader
+from spectrie.model.config.reader import Reader, read_object
 from spectrie.model.config.rope import RopeConfig
 
 __all__ = ["ModelConfig"]
@@ -77,14 +76,14 @@ class ModelConfig:
             ModelError: `config.json` cannot be read, or the model is not supported.
         """
         path = folder / "config.json"
-        values = _read_object(path)
+        values = read_object(path)
         for name, method in _QUANTISATION_FILES.items():
             if (folder / name).exists():
                 refuse_quantised(
                     {"quantization_config": {"quant_method": method}}, str(folder / name)
                 )
         generation = folder / "generation_config.json"
-        extra = _read_object(generation) if generation.exists() else {}
+        extra = read_object(generation) if generation.exists() else {}
         return cls.from_values(values, extra, where=str(path))
 
     @classmethod
@@ -148,18 +147,6 @@ class ModelConfig:
                 f"expected a divisor of num_attention_heads, {config.num_heads}"
             )
         return config
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ModelError(f"{path} holds a {type(values).__name__}, expected a JSON object")
-    return values
 
 
 def _architecture(values: Mapping[str, Any], where: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from spectrie.errors import ModelError
 
-__all__ = ["LARGEST_COUNT", "Reader", "shown"]
+__all__ = ["LARGEST_COUNT", "Reader", "read_object", "shown"]
 
 LARGEST_COUNT = 2**31 - 1
 """Rows, positions and tokens are int32."""
@@ -123,6 +125,27 @@ class Reader:
 
     def _refuse(self, name: str, value: Any, expected: str) -> ModelError:
         return ModelError(f"{self._where}{name} is {shown(value)}, expected {expected}")
+
+
+def read_object(path: Path, whose: str = "") -> dict[str, Any]:
+    """Returns the fields of a JSON file.
+
+    Args:
+        path: The file.
+        whose: What to say before it where it cannot be read, such as `the drafter's `.
+
+    Raises:
+        ModelError: It cannot be read, or holds something else.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"cannot read {whose}{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} holds a {type(values).__name__}, expected a JSON object")
+    return values
 
 
 def shown(value: Any) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spectrie.errors import ModelError
+from spectrie.model.config.reader import read_object
 from spectrie.model.drafters import dflash, eagle2, eagle3, model, mtp
 from spectrie.model.drafters.description import Drafter, DrafterKind, Target
 from spectrie.model.drafters.origin import read_origin
@@ -27,14 +27,7 @@ def read_drafter(folder: Path, target: Target) -> Drafter:
             message names what was found and what was expected.
     """
     path = folder / "config.json"
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"cannot read the drafter's {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ModelError(f"{path} is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ModelError(f"{path} holds a {type(values).__name__}, expected a JSON object")
+    values = read_object(path, "the drafter's ")
     weights = Weights(folder)
     kind, ignored = _kind_of(values, weights, path)
     try:
