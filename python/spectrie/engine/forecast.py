@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spectrie.model import load_runner
+
 if TYPE_CHECKING:
     from spectrie.model.runner.drafting import DrafterInfo
 
-__all__ = ["TEXT_RIGHT", "Forecast", "forecast"]
+__all__ = ["TEXT_RIGHT", "Forecast", "Measured", "forecast", "measure"]
+
+_PAGES = 64
 
 TEXT_RIGHT = 0.5
 """How often drafts from text are taken to be right, at each depth, in the second of the two cases."""
@@ -102,3 +107,39 @@ def forecast(
         beside=beside / without,
         upkeep=kept_ms / (plain_ms + kept_ms),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A drafter that was loaded beside its model, on the CPU.
+
+    Attributes:
+        drafter: It, with its costs; None if there is none.
+        why_none: Why `auto` found none.
+        expected: What it should add; None as of `forecast`.
+    """
+
+    drafter: DrafterInfo | None
+    why_none: str | None
+    expected: Forecast | None
+
+
+def measure(folder: Path, drafter: str, threads: int | None = None) -> Measured:
+    """Loads a drafter beside its model, measures both, and closes them.
+
+    Args:
+        folder: The model's.
+        drafter: As `load_runner` takes it.
+        threads: CPU threads; None takes what the model would be served with.
+
+    Raises:
+        ConfigError: The machine cannot load them.
+        ModelError: One of them cannot be read, or they do not fit.
+    """
+    runner = load_runner(folder, device="cpu", num_pages=_PAGES, threads=threads, drafter=drafter)
+    try:
+        info = runner.drafter
+        expected = None if info is None else forecast(info, *runner.measure_costs())
+        return Measured(info, runner.why_no_drafter, expected)
+    finally:
+        runner.close()

@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from spectrie.engine.forecast import forecast
+from spectrie.engine.forecast import measure
 from spectrie.errors import SpectrieError
 from spectrie.llm import LLM
-from spectrie.model import load_runner
 from spectrie.training.recipe import Recipe
 from spectrie.training.texts.samples import Sample
 
@@ -21,8 +20,6 @@ _PROMPTS = 12
 
 _ANSWER_TOKENS = 144
 """Longest answer, however long those that the head learned from may be."""
-
-_PAGES = 64
 
 _TEXT_PROMPT_TOKENS = 32
 """Prompt of a sample that is text, of which every token is to be guessed."""
@@ -56,12 +53,15 @@ def report_worth(
     # Not by a name that means another drafter, such as `mtp`.
     drafter = str(recipe.output.absolute())
     try:
-        for line in _expected(recipe, folder, drafter):
-            report(line)
-        measure = partial(_tokens_per_step, recipe, folder, prompts, room)
-        alone = measure(drafter, "eagle2")
-        text = measure("off", "auto")
-        both = measure(drafter, "auto")
+        measured = measure(folder, drafter, recipe.threads)
+        if measured.drafter is not None:
+            report(measured.drafter.line)
+        if measured.expected is not None:
+            report(str(measured.expected))
+        tokens_per_step = partial(_tokens_per_step, recipe, folder, prompts, room)
+        alone = tokens_per_step(drafter, "eagle2")
+        text = tokens_per_step("off", "auto")
+        both = tokens_per_step(drafter, "auto")
     except (SpectrieError, MemoryError) as error:
         report(f"what the head gives is not measured: {error}")
         return
@@ -69,21 +69,6 @@ def report_worth(
         f"tokens a step on held-out prompts: {alone:.2f} with the head alone, asked whatever it costs; served on this "
         f"processor as --speculation auto decides: {text:.2f} from text alone, {both:.2f} with the head too"
     )
-
-
-def _expected(recipe: Recipe, folder: Path, drafter: str) -> Iterator[str]:
-    """What a level costs here, and whether it is expected to pay."""
-    runner = load_runner(
-        folder, device="cpu", num_pages=_PAGES, threads=recipe.threads, drafter=drafter
-    )
-    try:
-        if runner.drafter is not None:
-            yield runner.drafter.line
-            expected = forecast(runner.drafter, *runner.measure_costs())
-            if expected is not None:
-                yield str(expected)
-    finally:
-        runner.close()
 
 
 def _prompts(samples: Sequence[Sample], max_tokens: int) -> Iterator[list[int]]:

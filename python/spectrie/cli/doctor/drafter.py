@@ -10,7 +10,6 @@ from spectrie.cli.doctor.check import Check
 __all__ = ["check_drafter"]
 
 _NAME = "drafter"
-_PAGES = 64
 
 
 def check_drafter(drafter: str | None, model: Path | None) -> Check:
@@ -32,17 +31,12 @@ def check_drafter(drafter: str | None, model: Path | None) -> Check:
         return Check(_NAME, "note", f"{drafter} is checked with a model that is stored")
     if drafter is None:
         return _found(model)
-    from spectrie.engine.forecast import forecast
-    from spectrie.model import load_runner
+    from spectrie.engine.forecast import measure
 
-    runner = load_runner(model, device="cpu", num_pages=_PAGES, drafter=drafter)
-    try:
-        info, why_none = runner.drafter, runner.why_no_drafter
-        expected = None if info is None else forecast(info, *runner.measure_costs())
-    finally:
-        runner.close()
+    measured = measure(model, drafter)
+    info, expected = measured.drafter, measured.expected
     if info is None:
-        return Check(_NAME, "note", f"none: {why_none}")
+        return Check(_NAME, "note", f"none: {measured.why_none}")
     if info.is_for_model is False:
         return Check(
             _NAME, "note", f"{info.line}; tokens stay right, but few drafts may be accepted"
