@@ -13,6 +13,7 @@ import yaml
 
 from tests.deploy.checks import CHECKS, faults
 from tests.deploy.manifests import FOLDER, Manifest, documents, pods, with_app
+from tools.kube.node.pods import spec_of
 from tools.render_chart import RENDERS, digest, is_current
 
 VERSIONS = ["1.30", "1.33", "1.36"]
@@ -30,9 +31,8 @@ def manifests_of(path: Path) -> list[Manifest]:
 
 def predicting(service: Manifest) -> Manifest:
     """The pod that KServe makes, of what it has besides fields of KServe's own."""
-    own = {"minReplicas", "maxReplicas", "labels"}
-    spec = {key: value for key, value in service["spec"]["predictor"].items() if key not in own}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "predictor"}, "spec": spec}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "predictor"}}
+    return pod | {"spec": spec_of(service)}
 
 
 def split() -> list[Manifest]:

@@ -16,9 +16,10 @@ import time
 from functools import partial
 from pathlib import Path
 
-from tools.kube.api import Api
+from spectrie.model.files.store import cache_folder
+from tools.kube.api import Api, has_condition
 from tools.kube.charts import BREAKS, EXAMPLES
-from tools.kube.cluster import Cluster, folder_of_programs
+from tools.kube.cluster import Cluster, program
 from tools.kube.node.acted import Stage, new_key
 from tools.kube.node.box import Network, missing
 from tools.kube.node.pods import Manifest
@@ -36,7 +37,7 @@ ACTED = ("standalone", "sidecars", "split")
 def main(argv: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    cache = os.environ.get("SPECTRIE_CACHE") or Path.home() / ".cache" / "spectrie"
+    cache = cache_folder()
     parser.add_argument("--cache", type=Path, default=cache, help=f"has {MODEL} [{cache}]")
     parser.add_argument(
         "--only", action="append", default=[], help="an example, or the name of a fault [all]"
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     lacks = missing()
     if lacks is None and not (args.cache / "models" / MODEL).is_dir():
         lacks = f"{MODEL} in {args.cache}: run make bigrams"
-    if lacks is None and not (folder_of_programs() / "bin" / "kubeconform").exists():
+    if lacks is None and not program("kubeconform").exists():
         lacks = "programs: run tools/kube/build.sh"
     if lacks is not None:
         print(f"kube-e2e needs {lacks}", file=sys.stderr)
@@ -155,8 +156,7 @@ def _own_cache(cache: Path, scratch: Path) -> Path:
 
 
 def _is_established(api: Api, definition: Manifest) -> bool:
-    conditions = api.get(definition, "").get("status", {}).get("conditions") or []
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+    return has_condition(api.get(definition, ""), "Established")
 
 
 def _failing_step(one: Run) -> str | None:

@@ -13,9 +13,15 @@ from urllib.parse import quote, urlencode
 
 from tools.kube.node.pods import Manifest
 
-__all__ = ["Api", "Refused"]
+__all__ = ["Api", "Refused", "has_condition"]
 
 _WAIT_S = 120.0
+
+
+def has_condition(live: Manifest, name: str) -> bool:
+    """Whether an object's status says that a condition holds."""
+    conditions = live.get("status", {}).get("conditions") or []
+    return any(one["type"] == name and one["status"] == "True" for one in conditions)
 
 
 class Refused(Exception):

@@ -6,15 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from tools.kube.api import Api, Refused
-from tools.kube.node.pods import Manifest
+from tools.kube.api import Api, Refused, has_condition
+from tools.kube.node.pods import WORKLOADS, Manifest, spec_of
 from tools.kube.surroundings import THEIRS
 
 __all__ = ["Applied", "apply", "dry_run", "restricted"]
-
-_WORKLOADS = ("Deployment", "StatefulSet")
-_KSERVES = {"minReplicas", "maxReplicas", "labels"}
-"""What a predictor has besides a pod's own fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +18,6 @@ class Applied:
     """What a namespace holds once everything is ready.
 
     Attributes:
-        objects: How many were applied.
         pods: How many are Ready.
         claims: How many are bound.
         endpoints: How many addresses the Services have.
@@ -30,7 +25,6 @@ class Applied:
         scaled: How many pods the autoscalers count.
     """
 
-    objects: int
     pods: int
     claims: int
     endpoints: int
@@ -65,12 +59,10 @@ def dry_run(api: Api, namespace: str, manifests: list[Manifest]) -> list[str]:
 def restricted(api: Api, namespace: str, manifests: list[Manifest]) -> list[str]:
     """What the level "restricted" refuses: the pod of each workload, made alone."""
     faults = []
-    for one in (one for one in manifests if one["kind"] in (*_WORKLOADS, "InferenceService")):
-        if one["kind"] == "InferenceService":
-            predictor = one["spec"]["predictor"]
-            spec = {key: value for key, value in predictor.items() if key not in _KSERVES}
-        else:
-            spec = one["spec"]["template"]["spec"]
+    for one in manifests:
+        spec = spec_of(one)
+        if spec is None:
+            continue
         if _is_patch(one):
             spec = THEIRS["spec"]["template"]["spec"] | spec
         own = one["spec"].get("volumeClaimTemplates", [])
@@ -113,7 +105,7 @@ def apply(api: Api, namespace: str, manifests: list[Manifest]) -> Applied:
     def ready() -> bool:
         return sum(map(_is_ready, api.pods(namespace))) == wanted
 
-    wanted = sum(_replicas(api, namespace, one) for one in live if one["kind"] in _WORKLOADS)
+    wanted = sum(_replicas(api, namespace, one) for one in live if one["kind"] in WORKLOADS)
     api.wait(f"{wanted} pods Ready", ready, why)
     counts = dict.fromkeys(_COUNTED, 0)
     for one in live:
@@ -125,7 +117,6 @@ def apply(api: Api, namespace: str, manifests: list[Manifest]) -> Applied:
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     claims = [one["status"]["phase"] for one in api.call("GET", path).body["items"]]
     return Applied(
-        objects=len(live),
         pods=wanted,
         claims=claims.count("Bound"),
         endpoints=counts["Service"],
@@ -145,10 +136,7 @@ def _replicas(api: Api, namespace: str, workload: Manifest) -> int:
 
 
 def _is_ready(pod: Manifest) -> bool:
-    return any(
-        one["type"] == "Ready" and one["status"] == "True"
-        for one in pod.get("status", {}).get("conditions", [])
-    )
+    return has_condition(pod, "Ready")
 
 
 def _endpoints(api: Api, namespace: str, service: Manifest) -> int:
@@ -176,11 +164,8 @@ def _scaled(api: Api, namespace: str, scaler: Manifest) -> int:
 
     No metrics API says by what to scale further.
     """
-    status = api.get(scaler, namespace).get("status", {})
-    found = any(
-        one["type"] == "AbleToScale" and one["status"] == "True"
-        for one in status.get("conditions", [])
-    )
+    live = api.get(scaler, namespace)
+    status, found = live.get("status", {}), has_condition(live, "AbleToScale")
     enough = status.get("currentReplicas", 0) >= scaler["spec"]["minReplicas"]
     return int(status["currentReplicas"]) if found and enough else 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from tools.kube.cluster import folder_of_programs
+from tools.kube.cluster import program
 from tools.kube.node.pods import Manifest
 from tools.render_chart import CHART, DEPLOY, render
 
@@ -101,7 +101,7 @@ BREAKS = (
 
 def lint(chart: Path, values: Path) -> str | None:
     """What `helm lint` complains of; None if nothing."""
-    helm = str(folder_of_programs() / "bin" / "helm")
+    helm = str(program("helm"))
     done = subprocess.run(
         [helm, "lint", "--strict", str(chart), "--values", str(values)],
         capture_output=True,
@@ -115,7 +115,7 @@ def is_patch(values: Path) -> bool:
     return bool(yaml.safe_load(values.read_text(encoding="utf-8"))["layout"] == "component")
 
 
-def manifests_of(chart: Path, values: Path, *options: str) -> tuple[str, list[Manifest]]:
+def manifests_of(chart: Path, values: Path) -> tuple[str, list[Manifest]]:
     """What helm makes of a chart: the text, and its objects."""
-    text = render(str(folder_of_programs() / "bin" / "helm"), values, *options, chart=chart)
+    text = render(str(program("helm")), values, chart=chart)
     return text, [one for one in yaml.safe_load_all(text) if one]

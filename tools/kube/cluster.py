@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from tools.kube.api import Api
 
-__all__ = ["Cluster", "folder_of_programs"]
+__all__ = ["Cluster", "folder_of_programs", "program"]
 
 _END_S = 10.0
 
@@ -26,6 +26,11 @@ def folder_of_programs() -> Path:
     """Where build.sh puts programs, custom resources and kwok's stages."""
     given = os.environ.get("SPECTRIE_KUBE")
     return Path(given) if given else Path.home() / ".cache" / "spectrie" / "kube"
+
+
+def program(name: str) -> Path:
+    """Where a program that build.sh makes lies."""
+    return folder_of_programs() / "bin" / name
 
 
 def _free_port() -> int:
@@ -42,7 +47,7 @@ class Cluster:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._programs = folder, folder_of_programs()
+        self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._token = secrets.token_hex(16)
         self._port = _free_port()
@@ -71,7 +76,7 @@ class Cluster:
     def _run(self, name: str, *arguments: str) -> None:
         with (self._folder / f"{name}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                [str(self._programs / "bin" / name), *arguments],
+                [str(program(name)), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -130,7 +135,7 @@ class Cluster:
             f"--service-account-private-key-file={key}",
         )
         self._run("kube-scheduler", *quiet, f"--secure-port={_free_port()}")
-        stages = sorted((self._programs / "stages").glob("*.yaml"))
+        stages = sorted((folder_of_programs() / "stages").glob("*.yaml"))
         self._run(
             "kwok",
             *(f"--kubeconfig={config}", "--manage-all-nodes=true"),

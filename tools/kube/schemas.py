@@ -3,6 +3,7 @@ their definitions."""
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import kubernetes_validate
 import yaml
 
-from tools.kube.cluster import folder_of_programs
+from tools.kube.cluster import folder_of_programs, program
 
 __all__ = ["VERSIONS", "closed", "conform", "definitions", "write_schemas"]
 
@@ -19,6 +20,7 @@ VERSIONS = ("1.30.0", "1.37.0")
 """The oldest version that the chart supports, and the newest with a schema."""
 
 
+@functools.cache
 def definitions() -> list[dict[str, Any]]:
     """The custom resources that the charts' objects are of."""
     found = []
@@ -79,7 +81,7 @@ def conform(schemas: Path, manifests: Path) -> list[str]:
         What it refuses.
     """
     form = "{{ .NormalizedKubernetesVersion }}/{{ .ResourceKind }}{{ .KindSuffix }}.json"
-    command = [str(folder_of_programs() / "bin" / "kubeconform"), "-strict", "-output", "json"]
+    command = [str(program("kubeconform")), "-strict", "-output", "json"]
     command += ["-schema-location", f"{schemas}/{form}"]
     faults = []
     for version in VERSIONS:

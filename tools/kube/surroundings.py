@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tools.kube.api import Api
-from tools.kube.node.pods import Manifest
+from tools.kube.node.pods import Manifest, spec_of
 
 __all__ = ["THEIRS", "claims_of", "prepare_cluster", "prepare_namespace", "secrets_of"]
 
@@ -81,18 +81,10 @@ def prepare_cluster(api: Api) -> None:
     )
 
 
-def _templates(manifests: list[Manifest]) -> Iterator[Manifest]:
-    for one in manifests:
-        if one["kind"] in ("Deployment", "StatefulSet"):
-            yield one["spec"]["template"]["spec"]
-        elif one["kind"] == "InferenceService":
-            yield one["spec"]["predictor"]
-
-
 def secrets_of(manifests: list[Manifest]) -> set[str]:
     """The secrets that pods read."""
     found = set()
-    for spec in _templates(manifests):
+    for spec in filter(None, map(spec_of, manifests)):
         found |= {one["secret"]["secretName"] for one in spec.get("volumes", []) if "secret" in one}
         for container in [*spec.get("initContainers", []), *spec.get("containers", [])]:
             for one in container.get("env", []):
@@ -105,7 +97,7 @@ def claims_of(manifests: list[Manifest]) -> set[str]:
     """The claims that pods name."""
     return {
         one["persistentVolumeClaim"]["claimName"]
-        for spec in _templates(manifests)
+        for spec in filter(None, map(spec_of, manifests))
         for one in spec.get("volumes", [])
         if "persistentVolumeClaim" in one
     }

@@ -6,10 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Container", "Manifest", "Mount", "NotActed", "Pod", "Probe", "Volume", "pod_of"]
+__all__ = [
+    "WORKLOADS",
+    "Container",
+    "Manifest",
+    "Mount",
+    "NotActed",
+    "Pod",
+    "Probe",
+    "Volume",
+    "pod_of",
+    "spec_of",
+]
 
 Manifest = dict[str, Any]
 
+WORKLOADS = ("Deployment", "StatefulSet")
+"""Kinds of ours whose controllers make pods."""
+_KSERVES = {"minReplicas", "maxReplicas", "labels"}
+"""What a predictor has besides a pod's own fields."""
 _CONTAINER = {"name", "image", "imagePullPolicy", "command", "args", "env", "ports", "resources"}
 _CONTAINER |= {"startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "restartPolicy"}
 _CONTAINER |= {"securityContext", "volumeMounts"}
@@ -127,6 +142,16 @@ class Pod:
     containers: tuple[Container, ...]
     grace_s: float = 30.0
     volumes: Mapping[str, Volume] = field(default_factory=dict)
+
+
+def spec_of(manifest: Manifest) -> Manifest | None:
+    """The pods' spec of a workload or an InferenceService; None of other kinds."""
+    if manifest["kind"] in WORKLOADS:
+        return dict(manifest["spec"]["template"]["spec"])
+    if manifest["kind"] == "InferenceService":
+        predictor = manifest["spec"]["predictor"]
+        return {key: value for key, value in predictor.items() if key not in _KSERVES}
+    return None
 
 
 def pod_of(workload: Manifest) -> Pod:
