@@ -39,8 +39,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     cache = cache_folder()
     parser.add_argument("--cache", type=Path, default=cache, help=f"has {MODEL} [{cache}]")
+    names = [*sorted(path.stem for path in EXAMPLES.glob("*.yaml")), *(one.name for one in BREAKS)]
     parser.add_argument(
-        "--only", action="append", default=[], help="an example, or the name of a fault [all]"
+        "--only",
+        action="append",
+        choices=names,
+        default=[],
+        metavar="NAME",
+        help=f"of {', '.join(names)} [all]",
     )
     args = parser.parse_args(argv)
     lacks = missing()
