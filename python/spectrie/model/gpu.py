@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 from importlib import metadata
@@ -28,15 +29,26 @@ __all__ = [
 ]
 
 _DRIVER = Path("/sys/module/nvidia/version")
+_ROCM = Path("/dev/kfd")
 
 
 def is_available() -> bool:
-    """Returns whether torch sees a GPU; without torch there is none."""
-    if not has_torch():
+    """Returns whether torch sees a GPU; without torch, or a driver, there is none."""
+    # Torch takes seconds to import, and sees nothing where no driver can be loaded.
+    if not (has_torch() and _has_driver()):
         return False
     import torch
 
     return torch.cuda.is_available()
+
+
+def _has_driver() -> bool:
+    """Whether the library is there by which CUDA reaches a GPU, or the device by which ROCm does."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return _ROCM.exists()
+    return True
 
 
 def count() -> int:
