@@ -19,10 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 # Runs a supervisor over the Python programs given as arguments, one after the other.
 HOST = """
 import sys, logging
-from spectrie.supervise import supervisor
+from spectrie.supervise import backoff, supervisor
 logging.basicConfig(level=logging.INFO, format="%(message)s")
-supervisor.FIRST_PAUSE_S = 0.05
-supervisor.LONGEST_PAUSE_S = 0.1
+backoff.FIRST_PAUSE_S = 0.05
+backoff.LONGEST_PAUSE_S = float(sys.argv.pop(1))
 supervisor.STACKS_S = 1.0
 with supervisor.Supervisor(drain_s=5.0) as host:
     for index, source in enumerate(sys.argv[1:]):
@@ -72,9 +72,15 @@ STUBBORN = GOOD.replace("sys.exit(0)", "pass")
 class Run:
     """A supervisor process and what it wrote."""
 
-    def __init__(self, *programs: str) -> None:
+    def __init__(self, *programs: str, longest_pause_s: float = 0.1) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HOST, *(textwrap.dedent(p) for p in programs)],
+            [
+                sys.executable,
+                "-c",
+                HOST,
+                str(longest_pause_s),
+                *(textwrap.dedent(p) for p in programs),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -193,6 +199,33 @@ def test_child_that_stands_still_with_work_pending_writes_its_stacks_and_is_star
     assert "child-0 ended (signal SIGKILL)" in lines[-1]
     lines_until(run, "child-0 made no progress")
     # The second one is watched as the first was.
+    run.process.send_signal(signal.SIGINT)
+    assert run.end()[0] == 0
+
+
+# Says who it is once it has worked for a while.
+WORKING = (
+    PULSING.replace("PENDING", "True")
+    .replace("STEPS", "10**6")
+    .replace(
+        "        time.sleep",
+        "        if step == 6: print('worked', os.getpid(), flush=True)\n        time.sleep",
+    )
+)
+
+
+def test_child_that_works_is_started_again_soon_however_often_it_is_killed(
+    started: list[Run],
+) -> None:
+    run = Run(WORKING, longest_pause_s=60.0)
+    started.append(run)
+    run.wait_ready()
+    for _ in range(10):
+        pid = int(lines_until(run, "worked ")[-1].split()[-1])
+        os.kill(pid, signal.SIGKILL)
+        line = lines_until(run, "restarting it in ")[-1]
+    # Without regard to its work, it would be 25.6.
+    assert float(line.split()[-2]) < 6.4
     run.process.send_signal(signal.SIGINT)
     assert run.end()[0] == 0
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from spectrie.supervise.backoff import Backoff
 from spectrie.supervise.child import Child
 from spectrie.supervise.descendants import descendants
 from spectrie.supervise.pulse import STACKS_SIGNAL, Pulse
@@ -27,13 +28,6 @@ EXIT_HOPELESS = 78
 """Exit code of a child that a restart cannot help, such as a bad model or an address in use."""
 
 MAX_FAILED_STARTS = 5
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 30.0
-STABLE_AFTER_S = 60.0
-STABLE_PAUSES = 10.0
-"""A child that was ready for so long, or so many times its last pause, is restarted after the first,
-short pause."""
-
 CHECK_S = 0.1
 """How often watched children are looked at."""
 
@@ -72,8 +66,10 @@ class _Slot:
     facts: dict[str, Any] | None = None
     ready: bool = False
     ready_since_s: float = 0.0
+    progress: int | None = None
+    has_worked: bool = False
     failed_starts: int = 0
-    pause_s: float = FIRST_PAUSE_S
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +191,15 @@ class Supervisor:
         if event.kind == "ready":
             slot.ready = True
             slot.ready_since_s = time.monotonic()
+            slot.progress, slot.has_worked = None, False
             slot.failed_starts = 0
             slot.facts = slot.facts or event.payload
         elif event.kind == "pulse":
             watch, pulse, now_s = event.payload
             watch.note(pulse, now_s)
+            if slot.progress is None:
+                slot.progress = pulse.progress
+            slot.has_worked |= slot.ready and pulse.progress != slot.progress
         elif event.kind == "restart":
             self._spawn(slot)
         elif event.kind == "exit":
@@ -222,23 +222,22 @@ class Supervisor:
             return None
         if was_ready:
             ready_s = time.monotonic() - slot.ready_since_s
-            if ready_s >= min(STABLE_AFTER_S, STABLE_PAUSES * slot.pause_s):
-                slot.pause_s = FIRST_PAUSE_S
-            log.warning("%s ended (%s); restarting it in %g s", name, how, slot.pause_s)
+            pause_s = slot.backoff.after_end(ready_s, has_worked=slot.has_worked)
+            log.warning("%s ended (%s); restarting it in %.3g s", name, how, pause_s)
         else:
             slot.failed_starts += 1
             if slot.failed_starts >= MAX_FAILED_STARTS:
                 self._give_up(slot, how)
                 return 1
+            pause_s = slot.backoff.after_failed_start()
             log.warning(
                 "%s did not start (%s), attempt %d of %d; next one in %g s",
                 name,
                 how,
                 slot.failed_starts,
                 MAX_FAILED_STARTS,
-                slot.pause_s,
+                pause_s,
             )
-        pause_s, slot.pause_s = slot.pause_s, min(slot.pause_s * 2, LONGEST_PAUSE_S)
         timer = threading.Timer(pause_s, self._events.put, (_Event(slot, "restart"),))
         timer.daemon = True
         timer.start()
