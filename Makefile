@@ -144,6 +144,8 @@ test-deep: model  ## run the long tests: all marked `deep`, loom, Miri, ThreadSa
 	$(FILTERED) cargo test --release --locked $(TEST_CRATES) --tests -- --ignored
 	@$(MAKE) --no-print-directory test-loom
 	tools/nightly.sh
+	@if $(BIN)/python -m tools.image images --check; then $(MAKE) --no-print-directory images; \
+	  else echo "NOT RUN: tests/deploy/test_built_images.py"; fi
 	$(BIN)/python -m pytest -q -m "deep" --timeout 7200 tests
 	$(BIN)/python -m pytest -q -m "deep" --timeout 7200 kernels/tests
 
@@ -216,6 +218,10 @@ wheel: setup  ## build both wheels into dist/
 release: setup  ## build a release with link-time optimisation into release/: wheels, sources, checksums, a local index
 	$(BIN)/python -m tools.release release --uv $(UV)
 
+.PHONY: images
+images: wheel  ## make the images router and cpu as an OCI layout in images/ (root, debootstrap; 5 minutes)
+	$(BIN)/python -m tools.image images
+
 .PHONY: lock
 lock: | $(UV)  ## pin the Python packages again, after pyproject.toml changed
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
@@ -227,4 +233,4 @@ licenses: setup  ## rewrite THIRD_PARTY_LICENSES.md from the crates in Cargo.loc
 
 .PHONY: clean
 clean:  ## remove everything built here (not the model cache)
-	rm -rf target dist release release.new .venv .tools python/spectrie/_core.abi3.so .pytest_cache .mypy_cache .ruff_cache
+	rm -rf target dist release .release.* images .images.* .venv .tools python/spectrie/_core.abi3.so .pytest_cache .mypy_cache .ruff_cache

@@ -21,6 +21,8 @@ RUN = {
     "spectrie keys new team-a >> keys.toml": "test_keys_of_the_page_are_those_that_the_pod_reads",
     "kubectl exec spectrie-0 -c router -- spectrie memory stats": "test_command_in_a_pod_finds_its_container",
     "make wheel": "tests/packaging/test_wheels.py",
+    "make images": "make test-deep, before tests/deploy/test_built_images.py",
+    "skopeo copy oci:images:cpu docker-archive:spectrie-cpu.tar:spectrie:0.1.0": "tests/deploy/test_built_images.py",
     "deploy/install.sh --prefix /opt/spectrie": "tests/packaging/test_wheels.py",
 }
 NOT_RUN = {

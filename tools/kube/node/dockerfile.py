@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Stage", "stages"]
+__all__ = ["Stage", "arguments", "stages"]
 
 
 @dataclass(slots=True)
@@ -19,11 +20,18 @@ class Stage:
         name: After `AS`.
         parent: The stage or image that it begins from.
         lines: Its instructions: keyword and rest, those of its parents first.
+        inherited: How many of them are its parents'.
     """
 
     name: str
     parent: str
     lines: list[tuple[str, str]] = field(default_factory=list)
+    inherited: int = 0
+
+    @property
+    def own(self) -> list[tuple[str, str]]:
+        """Its instructions without those of its parents."""
+        return self.lines[self.inherited :]
 
     def all(self, keyword: str) -> list[str]:
         """The rest of each instruction of a kind, in order."""
@@ -69,19 +77,29 @@ def _pairs(lines: list[str]) -> dict[str, str]:
     return found
 
 
-def stages(path: Path) -> dict[str, Stage]:
-    """The stages of a file by name, in order."""
+def _instructions(path: Path) -> list[tuple[str, str]]:
     text = "\n".join(
         line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
     )
+    parts = (line.strip().partition(" ") for line in text.replace("\\\n", " ").splitlines())
+    return [(keyword, rest.strip()) for keyword, _, rest in parts if keyword]
+
+
+def arguments(path: Path) -> dict[str, str]:
+    """What ARG says before the first stage: defaults of what FROM names."""
+    before = itertools.takewhile(lambda one: one[0] != "FROM", _instructions(path))
+    return _pairs([rest for keyword, rest in before if keyword == "ARG"])
+
+
+def stages(path: Path) -> dict[str, Stage]:
+    """The stages of a file by name, in order."""
     found: dict[str, Stage] = {}
     stage: Stage | None = None
-    for line in text.replace("\\\n", " ").splitlines():
-        keyword, _, rest = line.strip().partition(" ")
+    for keyword, rest in _instructions(path):
         if keyword == "FROM":
             parent, name = re.fullmatch(r"(\S+) AS (\S+)", rest).groups()  # type: ignore[union-attr]
             inherited = found[parent].lines if parent in found else []
-            stage = found[name] = Stage(name, parent, list(inherited))
-        elif keyword and stage is not None:
-            stage.lines.append((keyword, rest.strip()))
+            stage = found[name] = Stage(name, parent, list(inherited), len(inherited))
+        elif stage is not None:
+            stage.lines.append((keyword, rest))
     return found

@@ -1,0 +1,156 @@
+"""The images that `make images` makes, run as containers: read-only root, their own user, network and processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import ROOT
+from tests.tiny_model import write_tiny_model
+from tests.waiting import wait_until
+from tools.image.container import Container, undecided
+from tools.image.layout import Layout
+from tools.kube.node.dockerfile import stages
+
+FOLDER = ROOT / "images"
+LAYOUT = Layout(FOLDER)
+IMAGES = ("cpu", "router")
+PATIENCE_S = 120
+MOST_BYTES = {"cpu": 140_000_000, "router": 100_000_000}
+STREAMS, TOKENS = 4, 6000
+STREAMING = Path(__file__).with_name("streaming.py")
+
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module", params=IMAGES)
+def image(request: pytest.FixtureRequest) -> str:
+    """The name of an image that is there."""
+    return made(request.param)
+
+
+def made(name: str) -> str:
+    if name not in LAYOUT.names():
+        pytest.skip(f"NOT DECIDED: there is no {FOLDER.name}/, which make images makes")
+    return name
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    """The unpacked layers of each image."""
+    reason = undecided()
+    if reason is not None:
+        pytest.skip(f"NOT DECIDED: {reason}")
+    found = {}
+    for name in IMAGES:
+        found[name] = tmp_path_factory.mktemp(name)
+        LAYOUT.unpack(made(name), found[name])
+    yield found
+    for root in found.values():
+        shutil.rmtree(root)
+
+
+def test_image_has_its_size_and_the_settings_of_the_dockerfile(image: str) -> None:
+    size = LAYOUT.size(image)
+    print(f"{image}: {size / 1e6:.1f} MB compressed")
+    assert size <= MOST_BYTES[image]
+    config, stage = LAYOUT.config(image), stages(ROOT / "deploy" / "Dockerfile")[image]
+    assert config["User"] == stage.last("USER")
+    assert config["Entrypoint"] == stage.words("ENTRYPOINT")
+    assert set(config["Volumes"]) == set(stage.words("VOLUME"))
+    assert dict(one.split("=", 1) for one in config["Env"]) == stage.env
+    assert config["Labels"].keys() == stage.labels.keys()
+
+
+def test_another_program_reads_the_image(image: str, tmp_path: Path) -> None:
+    if shutil.which("skopeo") is None:
+        pytest.skip("NOT DECIDED: skopeo is not installed (Debian package skopeo)")
+    source = f"oci:{FOLDER}:{image}"
+    words = ["skopeo", "inspect", source]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert found["Labels"] == LAYOUT.config(image)["Labels"]
+    assert (found["Os"], found["Architecture"]) == ("linux", "amd64")
+    # A copy checks every digest, those of the bare archives too where the form changes.
+    to = f"docker-archive:{tmp_path / 'image.tar'}:spectrie:test"
+    subprocess.run(["skopeo", "--insecure-policy", "copy", source, to], check=True)
+
+
+def test_without_arguments_it_shows_the_help(
+    image: str, roots: dict[str, Path], tmp_path: Path
+) -> None:
+    with Container(LAYOUT, image, roots[image], tmp_path, []) as container:
+        assert container.wait(PATIENCE_S) == 0, container.log
+        assert "serve" in container.log
+
+
+@pytest.mark.parametrize("command", ["serve", "router"])
+def test_a_server_that_everyone_could_use_is_refused(
+    image: str, command: str, roots: dict[str, Path], tmp_path: Path
+) -> None:
+    arguments = [command, "/models/tiny"] if command == "serve" else [command]
+    with Container(LAYOUT, image, roots[image], tmp_path, arguments) as container:
+        assert container.wait(PATIENCE_S) == 2
+        assert "SPECTRIE_OPEN=1" in container.log
+        assert container.log.count("\n") == 1
+
+
+def ready(container: Container) -> None:
+    def is_ready() -> bool:
+        assert container.exit_code is None, container.log
+        return "spectrie ready " in container.log
+
+    wait_until(is_ready, PATIENCE_S, lambda: container.log)
+
+
+def test_router_without_a_worker_is_not_well_and_holds_nothing_that_runs_models(
+    roots: dict[str, Path], tmp_path: Path
+) -> None:
+    env = {"SPECTRIE_OPEN": "1"}
+    with Container(LAYOUT, "router", roots["router"], tmp_path, ["router"], env=env) as container:
+        ready(container)
+        assert container.health() == 1
+        container.terminate()
+        assert container.wait(PATIENCE_S) == 0, container.log
+    assert not list((roots["router"] / "opt/spectrie").rglob("numpy"))
+
+
+def test_server_with_its_model_on_a_volume_answers_and_loses_no_stream_when_it_drains(
+    roots: dict[str, Path], tmp_path: Path
+) -> None:
+    model = write_tiny_model(tmp_path / "models/tiny", max_context=8192)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    arguments = ["serve", "/models/tiny", "--drain-timeout=600"]
+    volumes = {"/models": model.parent, "/var/cache/spectrie": cache}
+    with Container(
+        LAYOUT,
+        "cpu",
+        roots["cpu"],
+        tmp_path / "container",
+        arguments,
+        env={"SPECTRIE_OPEN": "1"},
+        volumes=volumes,
+    ) as container:
+        ready(container)
+        assert container.health() == 0
+        assert container.execute("id", "-u").stdout == "65532\n"
+        for place in ("/opt/spectrie/x", "/etc/x", "/x"):
+            assert "Read-only" in container.execute("touch", place).stderr
+        words = [sys.executable, str(STREAMING), "http://127.0.0.1:8000/v1", "tiny"]
+        with container.beside(*words, str(STREAMS), str(TOKENS)) as client:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "running\n", client.stdout.read()
+            container.terminate()
+            # Draining, it is not ready, and still answers what it took.
+            wait_until(lambda: container.health() == 1, PATIENCE_S, lambda: container.log)
+            (found,) = client.stdout.read().splitlines()
+        assert json.loads(found) == [f"length {TOKENS}"] * STREAMS
+        assert container.wait(PATIENCE_S) == 0, container.log
+    assert any(cache.iterdir())
