@@ -48,6 +48,22 @@ impl Circuits {
         lock(&self.ejections).insert(worker, until);
     }
 
+    /// The same of a worker that is there; `also` is done before it can leave. Nothing is of one that has left:
+    /// an answer of its may be read later.
+    pub(super) fn change(
+        &self,
+        model: &str,
+        worker: &str,
+        until: Option<Instant>,
+        also: impl FnOnce(),
+    ) {
+        let worker = (model.to_owned(), worker.to_owned());
+        if let Some(current) = lock(&self.ejections).get_mut(&worker) {
+            *current = until;
+            also();
+        }
+    }
+
     pub(super) fn worker_left(&self, model: &str, worker: &str) {
         let mut ejections = lock(&self.ejections);
         ejections.remove(&(model.to_owned(), worker.to_owned()));
@@ -118,6 +134,18 @@ mod tests {
         metrics.worker_ejected("m", "w1", None);
         assert_eq!(state(&metrics, now), [CLOSED]);
         metrics.worker_left("m", "w1", "process");
+        assert!(state(&metrics, now).is_empty());
+    }
+
+    #[test]
+    fn answers_of_a_worker_that_has_left_bring_no_series_back() {
+        let (metrics, now) = (Metrics::new(), Instant::now());
+        metrics.worker_joined("m", "w1", true);
+        metrics.worker_ejected("m", "w1", Some(now));
+        metrics.worker_left("m", "w1", "process");
+        // Its stream reads the answer to a probe later than its session ended.
+        metrics.worker_ejected("m", "w1", None);
+        metrics.worker_ejected("m", "w1", Some(now));
         assert!(state(&metrics, now).is_empty());
     }
 }

@@ -207,19 +207,21 @@ impl Metrics {
     }
 
     /// Notes that a worker gets no requests until then, because it failed those that it had; that it
-    /// gets them again where that is none.
+    /// gets them again where that is none. Of one that has left nothing is shown.
     pub(crate) fn worker_ejected(&self, model: &str, worker: &str, until: Option<Instant>) {
-        let labels = worker_labels(model, worker);
-        let is_ejected = until.is_some();
-        self.ejected.get_or_create(&labels).set(is_ejected.into());
-        self.circuits.set(model, worker, until);
+        self.circuits.change(model, worker, until, || {
+            let labels = worker_labels(model, worker);
+            let is_ejected = until.is_some();
+            self.ejected.get_or_create(&labels).set(is_ejected.into());
+        });
     }
 
     /// Forgets a worker's gauges: its id never comes back.
     pub(crate) fn worker_left(&self, model: &str, worker: &str, instance: &str) {
         let labels = worker_labels(model, worker);
-        self.drafting.worker_left(&labels, instance);
+        // First: from then on it is not noted that it is ejected.
         self.circuits.worker_left(model, worker);
+        self.drafting.worker_left(&labels, instance);
         self.step_ages.worker_left(model, worker);
         for gauge in [
             &self.running,

@@ -15,7 +15,7 @@ pub(crate) fn failed(registry: &Registry, metrics: &Metrics, worker: &Arc<Worker
     let Ok((_, workers)) = registry.workers(Some(model)) else {
         return;
     };
-    // Of one that is gone nothing is shown any more.
+    // It is of no use to eject one that is gone.
     if !workers.iter().any(|one| one.id == worker.id) {
         return;
     }
