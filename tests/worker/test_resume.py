@@ -59,6 +59,7 @@ def test_the_rest_is_emitted_once_and_the_whole_is_taught_to_others(
     assert last.stats.verify_steps + last.stats.accepted_tokens == max(0, emitted - 1)
     learned = hub.next("learned")
     assert (learned.namespace, list(learned.token_ids)) == ("team", [1, 2, 3, *WHOLE])
+    assert learned.attempt == last.attempt
 
 
 def test_log_probabilities_are_those_of_the_rest_and_the_prompts_are_not_repeated(

@@ -84,5 +84,6 @@ def learned(running: RequestState, finish: _core.Finish) -> Iterator[worker_pb2.
         namespace=start.namespace,
         token_ids=[*start.prompt_ids, *output_ids],
         request_id=start.request_id,
+        attempt=start.attempt,
     )
     yield worker_pb2.WorkerMessage(learned=text)

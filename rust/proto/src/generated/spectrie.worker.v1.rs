@@ -373,6 +373,10 @@ pub struct Learned {
     /// Of the Start that it came from; empty from older workers.
     #[prost(string, tag = "3")]
     pub request_id: ::prost::alloc::string::String,
+    /// Likewise; absent from older workers. A router takes the text only of an attempt whose end it took, so it
+    /// comes after that end.
+    #[prost(uint32, optional, tag = "4")]
+    pub attempt: ::core::option::Option<u32>,
 }
 /// How busy the worker is; sent after steps at most 10 times a second.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -13,8 +13,9 @@ use super::address::Address;
 use super::entry::{MAX_NAMESPACE_BYTES, cut};
 use super::generations::Generations;
 use super::keys::ModelKey;
-use super::records::entry::Entry;
+use super::records::origin::Origin;
 use super::records::table::Streams;
+
 use super::slices::Slices;
 use super::wire::{StreamId, Wire};
 use crate::config::{FleetConfig, LimitsConfig};
@@ -35,7 +36,7 @@ pub(super) struct Queued {
     pub(super) generation: u64,
     pub(super) token_ids: Vec<u32>,
     /// The stream that it was learned from, if that is shared.
-    pub(super) stream: Option<Arc<Entry>>,
+    pub(super) origin: Option<Origin>,
 }
 
 /// A model whose stream is read.
@@ -129,8 +130,8 @@ impl Fleet {
         Ok((Self(Some(Arc::new(shared))), Texts(queued)))
     }
 
-    /// Shares what a worker of this router learned, from a choice that it knows by `wire_id`.
-    pub(crate) fn publish(&self, model: &ModelKey, learn: Learn, wire_id: &str) {
+    /// Shares what a worker of this router learned from a stream, which is its `origin` if that is shared.
+    pub(crate) fn publish(&self, model: &ModelKey, learn: Learn, origin: Option<Origin>) {
         let Some(shared) = &self.0 else { return };
         if shared.is_private(&learn.namespace) || learn.token_ids.is_empty() {
             return;
@@ -147,9 +148,9 @@ impl Fleet {
             namespace: learn.namespace,
             generation,
             token_ids: cut(learn.token_ids),
-            stream: shared.streams.of_choice(wire_id),
+            origin,
         };
-        if queued.stream.is_none() && shared.streams.pulse.is_doubtful() {
+        if queued.origin.is_none() && shared.streams.pulse.is_doubtful() {
             // It may be a stream's that goes on, and is learned, at another router.
             return shared.metrics.fleet.dropped("lease", 1);
         }

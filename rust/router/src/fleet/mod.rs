@@ -20,6 +20,7 @@ mod wire;
 pub(crate) use handle::Fleet;
 pub(crate) use keys::ModelKey;
 pub(crate) use pupils::{Gone, Pupils};
+pub(crate) use records::origin::Origin;
 pub(crate) use run::run;
 pub(crate) use slices::{Account, Counted, Verdict};
 pub(crate) use streams::{Sharing, TakenOver, Taking};

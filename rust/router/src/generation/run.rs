@@ -106,6 +106,9 @@ impl Run {
         } = parts;
         call.asks_for(&resolved.model.name);
         let model_metrics = shared.metrics.of_model(&resolved.model.name);
+        if let Some(sharing) = &sharing {
+            mailbox.is_of(sharing.origin());
+        }
         Self {
             ready: VecDeque::new(),
             resolved,

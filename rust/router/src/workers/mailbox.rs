@@ -3,12 +3,13 @@
 //! Outputs of one choice are merged until they are read, so what a slow client holds is bounded by
 //! its `max_tokens` and a fast worker never waits for it.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use spectrie_proto::worker_v1::{FinishKind, RequestOutput, RequestStats, TokenLogprob};
 use tokio::sync::Notify;
 
+use crate::fleet::Origin;
 use crate::sync::{lock, now};
 
 /// How a worker ended a choice.
@@ -45,6 +46,8 @@ impl Inbox {
 pub(crate) struct Mailbox {
     inboxes: Mutex<Inboxes>,
     bell: Notify,
+    /// The stream whose answers come here, where other routers may go on with it.
+    origin: OnceLock<Origin>,
 }
 
 #[derive(Debug)]
@@ -71,7 +74,18 @@ impl Mailbox {
                 unclaimed_since: None,
             }),
             bell: Notify::new(),
+            origin: OnceLock::new(),
         }
+    }
+
+    /// Notes the stream whose answers come here, with which other routers may go on.
+    pub(crate) fn is_of(&self, origin: Origin) {
+        let _ = self.origin.set(origin);
+    }
+
+    /// That stream.
+    pub(super) fn origin(&self) -> Option<Origin> {
+        self.origin.get().cloned()
     }
 
     /// Adds a worker's output to choice `index`.

@@ -1,6 +1,6 @@
 //! The choices that a worker runs: where their outputs go, whose they are, how fast they end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,8 +8,12 @@ use spectrie_proto::worker_v1::{RequestOutput, Start};
 use spectrie_types::Holdings;
 
 use super::mailbox::Mailbox;
+use crate::fleet::Origin;
 use crate::sync::now;
 use crate::sync::pace::Pace;
+
+/// Ends of which a worker may be about to say what it learned; the oldest of more are forgotten.
+const MAX_ENDED: usize = 1024;
 
 /// Where outputs of a choice go.
 #[derive(Debug)]
@@ -20,6 +24,17 @@ pub(super) struct Route {
     tenant: Arc<str>,
     /// Nothing else may run on the worker until this choice has a token.
     is_alone: bool,
+    /// Whether others may learn its text.
+    learn: bool,
+}
+
+/// An end that was taken, of a choice whose text others may learn.
+#[derive(Debug)]
+pub(super) struct Ended {
+    wire_id: String,
+    attempt: u32,
+    /// The stream that the choice is of, where that is shared.
+    pub(super) origin: Option<Origin>,
 }
 
 /// Routes by wire id. What a tenant holds is counted where routes come and go, so it cannot drift
@@ -30,6 +45,8 @@ pub(super) struct Routes {
     /// Wire ids and attempts that were cancelled and whose end the worker has not said yet: it may
     /// still compute them.
     leaving: BTreeSet<(String, u32)>,
+    /// Ends that were taken; what the worker learned of each comes right after it, once.
+    ended: VecDeque<Ended>,
     held: Holdings,
     /// Routes that must be alone.
     num_alone: usize,
@@ -85,6 +102,7 @@ impl Routes {
             index,
             tenant,
             is_alone,
+            learn: start.learn,
         };
         self.num_alone += usize::from(is_alone);
         if let Some(replaced) = self.by_id.insert(start.request_id.clone(), route) {
@@ -115,9 +133,28 @@ impl Routes {
         }
         let place = (route.mailbox.clone(), route.index);
         if has_ended {
+            let ended = route.learn.then(|| Ended {
+                wire_id: output.request_id.clone(),
+                attempt: output.attempt,
+                origin: route.mailbox.origin(),
+            });
+            self.ended.extend(ended);
+            if self.ended.len() > MAX_ENDED {
+                self.ended.pop_front();
+            }
             self.remove(&output.request_id);
         }
         Some(place)
+    }
+
+    /// The end of an attempt from which its worker learned; none if that was not taken, or if it was learned
+    /// from already. A worker of an older version names no attempt.
+    pub(super) fn learned(&mut self, wire_id: &str, attempt: Option<u32>) -> Option<Ended> {
+        let is_meant = |ended: &Ended| {
+            ended.wire_id == wire_id && attempt.is_none_or(|attempt| attempt == ended.attempt)
+        };
+        let place = self.ended.iter().position(is_meant)?;
+        self.ended.remove(place)
     }
 
     /// Takes out the route of a choice that is about to be cancelled; `false` if it does not run.
@@ -152,4 +189,71 @@ impl Routes {
 /// Whose share of the workers a choice takes.
 pub(super) fn tenant_of(start: &Start) -> &str {
     start.tenant.as_deref().unwrap_or(&start.namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use spectrie_proto::worker_v1::FinishKind;
+
+    use super::*;
+
+    fn begin(routes: &mut Routes, attempt: u32, learn: bool) {
+        let start = Start {
+            request_id: "a.0".into(),
+            attempt,
+            learn,
+            ..Default::default()
+        };
+        routes.insert(&start, Arc::new(Mailbox::new(1)), 0, false);
+    }
+
+    fn end(routes: &mut Routes, attempt: u32) -> bool {
+        let output = RequestOutput {
+            request_id: "a.0".into(),
+            attempt,
+            finish: FinishKind::FinishLength.into(),
+            ..Default::default()
+        };
+        routes.take(&output, &mut false).is_some()
+    }
+
+    #[test]
+    fn text_is_learned_once_and_only_of_an_attempt_whose_end_was_taken() {
+        let mut routes = Routes::default();
+        begin(&mut routes, 0, true);
+        assert!(routes.learned("a.0", Some(0)).is_none(), "it runs");
+        // Its client was cut while its end was under way.
+        assert!(routes.leave("a.0", 0));
+        assert!(!end(&mut routes, 0));
+        assert!(routes.learned("a.0", Some(0)).is_none());
+        assert!(routes.learned("a.0", None).is_none());
+        begin(&mut routes, 1, true);
+        assert!(end(&mut routes, 1));
+        assert!(routes.learned("a.0", Some(0)).is_none());
+        assert!(routes.learned("a.1", Some(1)).is_none());
+        assert!(routes.learned("a.0", Some(1)).is_some());
+        assert!(routes.learned("a.0", Some(1)).is_none(), "once");
+    }
+
+    #[test]
+    fn worker_that_names_no_attempt_is_believed_of_an_end_that_was_taken() {
+        let mut routes = Routes::default();
+        begin(&mut routes, 3, true);
+        assert!(end(&mut routes, 3));
+        assert!(routes.learned("a.0", None).is_some());
+    }
+
+    #[test]
+    fn ends_of_what_is_not_to_be_learned_and_old_ones_are_not_remembered() {
+        let mut routes = Routes::default();
+        begin(&mut routes, 0, false);
+        assert!(end(&mut routes, 0));
+        assert!(routes.learned("a.0", Some(0)).is_none());
+        for attempt in 1..=MAX_ENDED as u32 + 1 {
+            begin(&mut routes, attempt, true);
+            assert!(end(&mut routes, attempt));
+        }
+        assert!(routes.learned("a.0", Some(1)).is_none());
+        assert!(routes.learned("a.0", Some(2)).is_some());
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spectrie_proto::worker_v1::{Heartbeat, Learn, WorkerMessage, worker_message::Message};
+use spectrie_proto::worker_v1::{Heartbeat, WorkerMessage, worker_message::Message};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
@@ -225,16 +225,10 @@ fn take(
     match message {
         Message::StepOutput(step) => context.registry.deliver(worker, step.outputs),
         Message::Learned(learned) => {
-            let learn = Learn {
-                namespace: learned.namespace,
-                token_ids: learned.token_ids,
-            };
-            // Where another router goes on with the request, that one teaches it.
-            if !context.fleet.may_have_lost(&learned.request_id) {
-                let dropped = context.registry.fan_out(worker, &learn);
-                context.metrics.learn_dropped(dropped);
-            }
-            context.fleet.publish(model, learn, &learned.request_id);
+            let lagging = context
+                .registry
+                .learned(worker, model, &context.fleet, learned);
+            context.metrics.learn_dropped(lagging);
         }
         Message::Load(load) => {
             let hello = &worker.hello;

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::calls::Calls;
 use super::mailbox::Mailbox;
 use super::outgoing::Sender;
-use super::routes::Routes;
+use super::routes::{Ended, Routes};
 use crate::failover::{Candidate, Health};
 use crate::sync::pace;
 use crate::sync::{lock, now};
@@ -216,6 +216,11 @@ impl Worker {
             mailbox.deliver(index, output);
         }
         was_freed
+    }
+
+    /// The end of an attempt from which it learned, if the router took that; see [`Routes::learned`].
+    pub(super) fn learned(&self, wire_id: &str, attempt: Option<u32>) -> Option<Ended> {
+        lock(&self.routes).as_mut()?.learned(wire_id, attempt)
     }
 
     /// Ends the worker: notifies every choice it held and accepts no more.

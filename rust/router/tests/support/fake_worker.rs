@@ -379,6 +379,7 @@ impl FakeWorker {
                     namespace: choice.start.namespace.clone(),
                     token_ids: choice.emitted.clone(),
                     request_id: choice.start.request_id.clone(),
+                    attempt: Some(choice.start.attempt),
                 });
             }
             outputs.push(RequestOutput {

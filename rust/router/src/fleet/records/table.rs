@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 use super::entry::{End, Entry};
 use super::pulse::Pulse;
 use crate::config::LimitsConfig;
-use crate::fleet::keys::stream;
 use crate::sync::lock;
 
 /// What a record stays in Redis longer than it can be asked for: clocks differ, and so do turns.
@@ -80,12 +79,6 @@ impl Streams {
     /// The stream of this key, if it runs here.
     pub(crate) fn find(&self, key: &str) -> Option<Arc<Entry>> {
         lock(&self.table).running.get(key).cloned()
-    }
-
-    /// The stream of which a worker knows a choice by this name, which has the choice's number at its end.
-    pub(crate) fn of_choice(&self, wire_id: &str) -> Option<Arc<Entry>> {
-        let (wire_name, _) = wire_id.rsplit_once('.')?;
-        self.find(&stream(wire_name))
     }
 
     /// Whether something is still to be written of the stream of this key.

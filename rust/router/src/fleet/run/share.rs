@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 
 use crate::fleet::entry::{Entry, Said};
 use crate::fleet::handle::{Queued, Shared, Texts};
+use crate::fleet::records::origin::Origin;
 use crate::fleet::wire::{Trouble, Wire};
 
 /// Texts that are written at once.
@@ -24,7 +25,7 @@ pub(super) async fn share(shared: &Arc<Shared>, texts: &mut Texts, mut wire: Wir
         }
         shared.streams.pulse.assured().await;
         batch.retain(|text| {
-            let is_lost = text.stream.as_ref().is_some_and(|stream| stream.is_lost());
+            let is_lost = text.origin.as_ref().is_some_and(Origin::is_lost);
             shared.metrics.fleet.dropped("lease", u64::from(is_lost));
             !is_lost
         });

@@ -9,6 +9,7 @@ use crate::fleet::entry::MAX_NAMESPACE_BYTES;
 use crate::fleet::handle::{Fleet, Link, Shared};
 use crate::fleet::keys::{ModelKey, life_of, stream};
 use crate::fleet::records::entry::{End, Entry, Names};
+use crate::fleet::records::origin::Origin;
 use crate::fleet::records::written::Piece;
 
 /// Says what comes of a stream to whoever takes it over. Nothing here waits. Dropping it withdraws the
@@ -69,15 +70,10 @@ impl Fleet {
         }
     }
 
-    /// Whether what a worker learned from a choice, which it knows by `wire_id`, may be another router's to
-    /// teach.
-    pub(crate) fn may_have_lost(&self, wire_id: &str) -> bool {
+    /// Whether what a worker learned from a stream may be another router's to teach.
+    pub(crate) fn may_have_lost(&self, origin: Option<&Origin>) -> bool {
         let Some(shared) = &self.0 else { return false };
-        let is_lost = || {
-            let entry = shared.streams.of_choice(wire_id);
-            entry.is_some_and(|entry| entry.is_lost())
-        };
-        shared.streams.pulse.is_doubtful() || is_lost()
+        shared.streams.pulse.is_doubtful() || origin.is_some_and(Origin::is_lost)
     }
 }
 
@@ -104,6 +100,11 @@ impl Sharing {
     /// Dropping it withdraws the stream: that runs from now on.
     pub(crate) fn drops(&mut self) {
         self.otherwise = Some(End::Dropped);
+    }
+
+    /// The stream, as the origin of what workers learn from it.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin::new(&self.entry)
     }
 
     fn is_up(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod abilities;
 pub(crate) mod ejection;
+mod learned;
 mod loading;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use spectrie_proto::v1;
-use spectrie_proto::worker_v1::{Hello, Learn, RequestOutput};
+use spectrie_proto::worker_v1::{Hello, RequestOutput};
 use tokio::sync::{oneshot, watch};
 use tonic::Status;
 
@@ -336,16 +337,6 @@ impl Registry {
     pub(crate) fn num_parked(&self) -> usize {
         let state = lock(&self.state);
         state.models.values().map(|entry| entry.parked.len()).sum()
-    }
-
-    /// Passes learned text from one worker to the others of its model; the number that lag.
-    pub(crate) fn fan_out(&self, from: &Worker, learn: &Learn) -> usize {
-        let state = lock(&self.state);
-        let Some(entry) = state.models.get(&from.hello.model) else {
-            return 0;
-        };
-        let others = entry.workers.iter().filter(|other| other.id != from.id);
-        others.filter(|other| !other.learn(learn.clone())).count()
     }
 
     /// The workers of a model, whatever names it is served by.
