@@ -139,6 +139,11 @@ impl Entry {
         self.is_asked_for.load(Ordering::Relaxed)
     }
 
+    /// What comes of it from now on is for whoever goes on with it to count and to teach.
+    pub(crate) fn disown(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
+    }
+
     /// It is another router's; whether that is news.
     pub(crate) fn lose(&self) -> bool {
         self.stop();

@@ -170,8 +170,10 @@ impl Sharing {
         self.entry.owner.clone()
     }
 
-    /// The stream ended here, and its client may go on with what was said of it until now.
+    /// The stream ended here, and its client may go on with what was said of it until now: what its workers
+    /// sent since is not taught either.
     pub(crate) fn let_go(mut self) {
+        self.entry.disown();
         self.frees();
     }
 }

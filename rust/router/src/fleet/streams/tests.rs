@@ -133,3 +133,14 @@ fn stream_that_is_being_taken_over_is_not_yet_owned() {
     taken.entry().note_taken();
     assert_eq!(owned(), 2);
 }
+
+#[test]
+fn text_of_a_stream_that_was_let_go_is_left_to_who_goes_on_with_it() {
+    let shared = shared();
+    let fleet = Fleet(Some(shared.clone()));
+    let sharing = Sharing::new(&shared, names("a"), false);
+    let origin = sharing.origin();
+    assert!(!fleet.may_have_lost(Some(&origin)));
+    sharing.let_go();
+    assert!(origin.is_lost() && fleet.may_have_lost(Some(&origin)));
+}
