@@ -202,7 +202,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "listener",
     ),
     "rust/router/src/fleet": (
-        "address keys",
+        "address connection keys",
         "entry generations pupils slices wire",
         "records",
         "handle",

@@ -4,6 +4,7 @@
 //! No request waits for any of it. Without `--redis` a router is alone, and nothing here runs.
 
 mod address;
+mod connection;
 mod entry;
 mod generations;
 mod greeting;

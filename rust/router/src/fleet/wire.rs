@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value, cmd};
 
 use super::address::Address;
+use super::connection::Connection;
 use super::keys::{Latest, MAX_NAMESPACES, ModelKey};
 
 /// How long Redis may take for a connection or an answer.
@@ -67,7 +67,7 @@ impl From<RedisError> for Trouble {
 
 /// A connection. Cheap to clone; each clone's commands may overtake the others'.
 #[derive(Clone)]
-pub(super) struct Wire(MultiplexedConnection);
+pub(super) struct Wire(Connection);
 
 impl fmt::Debug for Wire {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,7 +86,7 @@ impl Wire {
             let connection = client.get_multiplexed_async_connection_with_config(&config);
             // Names are looked up, and a server may take a connection and say nothing.
             match tokio::time::timeout(2 * PATIENCE, connection).await {
-                Ok(connection) => Ok(Self(connection?)),
+                Ok(connection) => Ok(Self(Connection::Redis(connection?))),
                 Err(_) => Err(Trouble::Lost("no answer in time".into())),
             }
         };
@@ -96,9 +96,15 @@ impl Wire {
         connected.unwrap_or_else(|_| Err(Trouble::Lost("the router is shutting down".into())))
     }
 
+    /// One that a test answers.
+    #[cfg(test)]
+    pub(super) fn simulated(bus: std::sync::Arc<dyn super::connection::Bus>) -> Self {
+        Self(Connection::Simulated(bus))
+    }
+
     /// Whether it answers.
     pub(super) async fn ping(&mut self) -> Result<(), Trouble> {
-        cmd("PING").query_async::<Value>(&mut self.0).await?;
+        self.0.send(&cmd("PING")).await?;
         Ok(())
     }
 
@@ -110,7 +116,7 @@ impl Wire {
         key: &str,
         kind: &str,
     ) -> Result<Value, Trouble> {
-        let error = match command.query_async::<Value>(&mut self.0).await {
+        let error = match self.0.send(command).await {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
@@ -121,10 +127,7 @@ impl Wire {
     }
 
     pub(super) async fn repair(&mut self, key: &str, kind: &str) -> Result<(), Trouble> {
-        let found = cmd("TYPE")
-            .arg(key)
-            .query_async::<Value>(&mut self.0)
-            .await?;
+        let found = self.0.send(cmd("TYPE").arg(key)).await?;
         let is_kind =
             matches!(&found, Value::SimpleString(found) if found == kind || found == "none");
         if !is_kind {
@@ -138,10 +141,7 @@ impl Wire {
     }
 
     pub(super) async fn remove(&mut self, key: &str) -> Result<(), Trouble> {
-        cmd("UNLINK")
-            .arg(key)
-            .query_async::<Value>(&mut self.0)
-            .await?;
+        self.0.send(cmd("UNLINK").arg(key)).await?;
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl Wire {
         let mut add = cmd("XADD");
         add.arg(&key).arg("MAXLEN").arg("=").arg(MAX_ENTRIES);
         add.arg("*").arg(FIELD).arg(bytes);
-        let added = add.query_async::<Value>(&mut self.0).await;
+        let added = self.0.send(&add).await;
         let Err(error) = added else { return Ok(()) };
         if error.code() == Some("WRONGTYPE") {
             self.repair(&key, "stream").await?;
@@ -174,7 +174,7 @@ impl Wire {
         ] {
             let mut expire = cmd("EXPIRE");
             expire.arg(&key).arg(seconds);
-            expire.query_async::<Value>(&mut self.0).await?;
+            self.0.send(&expire).await?;
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl Wire {
         for model in keys.values() {
             read.arg(places.get(*model).map(text_of));
         }
-        let answer = match read.query_async::<Value>(&mut self.0).await {
+        let answer = match self.0.send(&read).await {
             Ok(answer) => answer,
             Err(error) => {
                 if error.code() == Some("WRONGTYPE") {
@@ -245,7 +245,7 @@ impl Wire {
         let key = model.texts();
         let mut info = cmd("XINFO");
         info.arg("STREAM").arg(&key);
-        let answer = match info.query_async::<Value>(&mut self.0).await {
+        let answer = match self.0.send(&info).await {
             Ok(answer) => items(answer),
             // There is no such key.
             Err(error) if error.code() == Some("ERR") => return Ok(None),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::fake_streams;
 use tokio::io::{
@@ -12,6 +12,7 @@ use tokio::io::{
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 
 type Id = (u64, u64);
 pub(super) type Words = Vec<Vec<u8>>;
@@ -251,8 +252,7 @@ async fn carry_out(keys: &Keys, words: &Words) -> Vec<u8> {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     if texts[0] == "XREAD" {
         // XREAD COUNT n BLOCK ms STREAMS key… id…
-        let deadline =
-            tokio::time::Instant::now() + Duration::from_millis(texts[4].parse().unwrap());
+        let deadline = Instant::now() + Duration::from_millis(texts[4].parse().unwrap());
         loop {
             let found = read_streams(
                 &keys.lock().unwrap(),
@@ -261,7 +261,7 @@ async fn carry_out(keys: &Keys, words: &Words) -> Vec<u8> {
             );
             match found {
                 Some(found) => return found,
-                None if tokio::time::Instant::now() >= deadline => return b"*-1\r\n".to_vec(),
+                None if Instant::now() >= deadline => return b"*-1\r\n".to_vec(),
                 None => tokio::time::sleep(Duration::from_millis(2)).await,
             }
         }
@@ -269,7 +269,8 @@ async fn carry_out(keys: &Keys, words: &Words) -> Vec<u8> {
     change(&mut keys.lock().unwrap(), &texts, words)
 }
 
-fn change(keys: &mut BTreeMap<String, Key>, texts: &[&str], words: &Words) -> Vec<u8> {
+/// Carries out any command but a reading that waits.
+pub(super) fn change(keys: &mut BTreeMap<String, Key>, texts: &[&str], words: &Words) -> Vec<u8> {
     const WRONG: &[u8] = b"-WRONGTYPE of key\r\n";
     let name = texts
         .get(1)

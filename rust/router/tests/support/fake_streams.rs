@@ -1,9 +1,10 @@
 //! The scripts about records of streams, as [`FakeRedis`](super::fake_redis::FakeRedis) runs them.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::fake_redis::{Key, Words, bulk, list};
+use tokio::time::Instant;
 
 type Keys = BTreeMap<String, Key>;
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::written::Piece;
 use crate::failover::{Record, RecordedChoice};
-use crate::sync::lock;
+use crate::sync::{lock, now};
 
 /// Tokens that may wait to be written; a stream with more is written whole instead.
 const MAX_WAITING: usize = 4096;
@@ -235,7 +235,7 @@ impl Entry {
     pub(crate) fn turn(&self) -> Option<Turn> {
         let mut state = lock(&self.state);
         state.is_queued = false;
-        state.touched = Some(Instant::now());
+        state.touched = Some(now());
         if state.is_over {
             return None;
         }

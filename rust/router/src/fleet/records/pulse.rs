@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use crate::sync::now;
+
 /// A gap after which others may have taken streams over: half of the lease, which is renewed four times
 /// in its life.
 const DOUBTFUL: Duration = Duration::from_millis(400);
@@ -25,7 +27,7 @@ pub(crate) struct Pulse {
 impl Default for Pulse {
     fn default() -> Self {
         Self {
-            begun: Instant::now(),
+            begun: now(),
             last: AtomicU64::new(0),
             doubt: watch::Sender::new(false),
             must_ask: AtomicBool::new(false),
@@ -35,7 +37,7 @@ impl Default for Pulse {
 
 impl Pulse {
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(now().saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Beats; a router that has not for long doubts from now on.

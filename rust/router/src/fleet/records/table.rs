@@ -1,6 +1,6 @@
 //! The streams of a router that others may take over, within a number of bytes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::entry::{End, Entry};
 use super::pulse::Pulse;
 use crate::config::LimitsConfig;
-use crate::sync::lock;
+use crate::sync::{lock, now};
 
 /// What a record stays in Redis longer than it can be asked for: clocks differ, and so do turns.
 const SLACK: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ pub(crate) struct Streams {
 #[derive(Debug, Default)]
 struct Table {
     /// By their keys.
-    running: HashMap<String, Arc<Entry>>,
+    running: BTreeMap<String, Arc<Entry>>,
     /// Those that are to be written, in order.
     due: VecDeque<Arc<Entry>>,
     /// Those that were left, until they are gone in Redis.
@@ -178,7 +178,7 @@ impl Streams {
 
     /// A stream's last words are written.
     pub(crate) fn was_left(&self, entry: &Arc<Entry>) {
-        let until = Instant::now() + self.lifetime;
+        let until = now() + self.lifetime;
         lock(&self.table).left.push_back((until, entry.clone()));
     }
 

@@ -1,7 +1,7 @@
 //! Takes streams over from routers that let them go, or live no more.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spectrie_request::wire_name;
 
@@ -13,6 +13,7 @@ use crate::fleet::handle::{Fleet, Link, Shared};
 use crate::fleet::keys::{ModelKey, stream};
 use crate::fleet::records::entry::{Entry, Names};
 use crate::fleet::records::written::read;
+use crate::sync::now;
 
 /// How long Redis may take for one answer. A client that asks here has lost its stream: it waits for
 /// nothing else.
@@ -57,7 +58,7 @@ impl Fleet {
         let Some(shared) = &self.0 else {
             return Taking::Nothing;
         };
-        let until = Instant::now() + LEAVING;
+        let until = now() + LEAVING;
         let names = Names {
             key: stream(&wire_name(tenant, id)),
             tenant: tenant.map(str::to_owned),
@@ -97,7 +98,7 @@ impl Fleet {
                         None => shared.taken(sharing, &fields, token),
                     };
                 }
-                Ok(Ok(Found::Owned)) if Instant::now() < until => {}
+                Ok(Ok(Found::Owned)) if now() < until => {}
                 Ok(Ok(Found::Owned)) => return Taking::Held,
                 Ok(Ok(Found::Nothing) | Err(_)) | Err(_) => return Taking::Nothing,
             }

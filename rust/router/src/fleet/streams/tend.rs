@@ -13,6 +13,7 @@ use crate::fleet::pupils::{Gone, Pupils};
 use crate::fleet::records::entry::{End, Entry, Turn};
 use crate::fleet::records::written::{Piece, head, pieces};
 use crate::fleet::wire::{Trouble, Wire};
+use crate::sync::now;
 
 /// Time between turns: what came meanwhile is written at once.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -33,8 +34,8 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
         {
             return trouble;
         }
-        if renewed.is_none_or(|at| at.elapsed() >= LEASE / 4) {
-            renewed = Some(Instant::now());
+        if renewed.is_none_or(|at| now().saturating_duration_since(at) >= LEASE / 4) {
+            renewed = Some(now());
             match wire.live(&life).await {
                 Ok(wanted) => {
                     for wish in wanted {
@@ -48,7 +49,7 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
                 Err(trouble @ Trouble::Lost(_)) => return trouble,
                 Err(Trouble::Refused(_)) => {}
             }
-            streams.sweep(Instant::now());
+            streams.sweep(now());
         }
         let due = streams.due(BATCH);
         let is_full = due.len() == BATCH;

@@ -1,14 +1,21 @@
 //! What is held of streams for Redis.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use redis::{RedisResult, Value};
 
 use super::sharing::Sharing;
+use super::take::Taking;
 use super::tend::Pending;
 use crate::config::{FleetConfig, LimitsConfig};
 use crate::failover::{Record, ResumeToken};
+use crate::fleet::connection::Bus;
 use crate::fleet::handle::{Fleet, Link, Shared};
 use crate::fleet::records::entry::{End, Entry, Names};
 use crate::fleet::records::written::tests as written;
+use crate::fleet::wire::Wire;
 use crate::metrics::Metrics;
 
 fn shared() -> Arc<Shared> {
@@ -143,4 +150,38 @@ fn text_of_a_stream_that_was_let_go_is_left_to_who_goes_on_with_it() {
     assert!(!fleet.may_have_lost(Some(&origin)));
     sharing.let_go();
     assert!(origin.is_lost() && fleet.may_have_lost(Some(&origin)));
+}
+
+/// A Redis whose one record was left, and from which it is taken in this time.
+struct Left(Duration);
+
+impl Bus for Left {
+    fn answer(&self, words: Vec<Vec<u8>>) -> BoxFuture<'static, RedisResult<Value>> {
+        assert!(words[1].starts_with(b"-- take"));
+        let time = self.0;
+        let owner = Value::BulkString(b"-life:1".to_vec());
+        Box::pin(async move {
+            tokio::time::advance(time).await;
+            Ok(Value::Array(vec![owner, Value::Array(Vec::new())]))
+        })
+    }
+}
+
+/// What comes of asking for a stream of which the router has the record itself.
+async fn take_own(time: Duration) -> Taking {
+    let shared = shared();
+    let wire = Wire::simulated(Arc::new(Left(time)));
+    shared.link.send_replace(Link::Up(wire));
+    let own = Record {
+        holder: Some("life:1".into()),
+        ..record()
+    };
+    let fleet = Fleet(Some(shared));
+    fleet.take(None, "id", &own.token, Some(&own)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_that_was_left_is_taken() {
+    let taking = take_own(Duration::from_millis(2)).await;
+    assert!(matches!(taking, Taking::Taken(_)), "{taking:?}");
 }
