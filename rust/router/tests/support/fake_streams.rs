@@ -94,7 +94,7 @@ fn write(keys: &mut Keys, name: &str, arguments: &[&str], values: &[Vec<u8>]) ->
 }
 
 fn take(keys: &mut Keys, name: &str, arguments: &[&str]) -> Vec<u8> {
-    let [mine, prefix, digest, _, _, _, wants, own] = arguments[..] else {
+    let [mine, prefix, digest, _, _, _, wants, own, lease] = arguments[..] else {
         panic!("{arguments:?}")
     };
     let Some(owner) = owner(keys, name) else {
@@ -123,6 +123,9 @@ fn take(keys: &mut Keys, name: &str, arguments: &[&str]) -> Vec<u8> {
     let pairs = fields.iter();
     let pairs = list(pairs.flat_map(|(field, value)| [bulk(field), bulk(value)]));
     fields.insert(b"o".to_vec(), mine.into());
+    let lease = Duration::from_millis(lease.parse().unwrap());
+    let life = format!("{prefix}{}", &mine[..32]);
+    keys.insert(life, Key::Life(Instant::now() + lease));
     list([bulk(owner.as_bytes()), pairs].into_iter())
 }
 

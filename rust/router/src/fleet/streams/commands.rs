@@ -50,7 +50,8 @@ return 1
 
 /// Takes a record over for whom showed its token, if its owner let it go or is dead, or is the stream that
 /// the taker itself has the record of; else its owner hears that it is wanted of that owner, and of none who
-/// has it later. Gives nothing, the owner, or the last owner and the record.
+/// has it later. The taker lives: a lease that was over would leave what it took to the next one that asks. Gives
+/// nothing, the owner, or the last owner and the record.
 const TAKE: &str = "-- take
 local o = redis.call('HGET', KEYS[1], 'o')
 if not o or redis.call('HGET', KEYS[1], 't') ~= ARGV[3] then return {} end
@@ -69,6 +70,7 @@ for _, word in ipairs(all) do bytes = bytes + #word end
 if bytes > tonumber(ARGV[5]) then return {} end
 redis.call('HSET', KEYS[1], 'o', ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
+redis.call('SET', ARGV[2] .. string.sub(ARGV[1], 1, 32), '1', 'PX', ARGV[9])
 return {o, all}
 ";
 
@@ -203,6 +205,7 @@ impl Wire {
         eval.arg(place.owner).arg(lives()).arg(token_digest);
         eval.arg(millis(place.lifetime)).arg(limit);
         eval.arg(WISH_MS).arg(wants()).arg(own.unwrap_or_default());
+        eval.arg(millis(LEASE));
         let mut answer = items(self.ask(&eval, place.key, "hash").await?).into_iter();
         let (owner, fields) = match (answer.next(), answer.next()) {
             (None, _) => return Ok(Found::Nothing),

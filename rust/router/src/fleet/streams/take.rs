@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spectrie_request::wire_name;
 
-use super::commands::{Found, Place};
+use super::commands::{Found, LEASE, Place};
 use super::sharing::Sharing;
 use crate::failover::{Record, ResumeToken};
 use crate::fleet::entry::Unreadable;
@@ -24,6 +24,8 @@ const OWN_PATIENCE: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(25);
 /// How long that may take.
 const LEAVING: Duration = Duration::from_secs(5);
+/// A stream that was taken longer ago than this may be another's again: the lease that began then may be over.
+const FRESH: Duration = Duration::from_millis(LEASE.as_millis() as u64 / 2);
 
 /// A stream that is this router's now.
 #[derive(Debug)]
@@ -87,8 +89,14 @@ impl Fleet {
             let Link::Up(mut wire) = shared.link.borrow().clone() else {
                 return Taking::Nothing;
             };
+            let begun = now();
             let asked = wire.take_stream(place, &digest, shared.streams.limit, holder);
             match tokio::time::timeout(patience, asked).await {
+                // This router stood still: what it has not run yet is not among the streams that it asks for
+                // now. Its client asks again.
+                Ok(Ok(Found::Taken(..))) if now().saturating_duration_since(begun) > FRESH => {
+                    return Taking::Held;
+                }
                 Ok(Ok(Found::Taken(owner, fields))) => {
                     entry.note_taken();
                     let owner = owner.strip_prefix('-').unwrap_or(&owner);
