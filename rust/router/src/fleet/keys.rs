@@ -76,6 +76,14 @@ pub(super) fn stream(wire_name: &str) -> String {
     format!("{PREFIX}:stream:{name}")
 }
 
+/// What says that the text of a stream's choice was shared. The stream is known by the digest of its resume
+/// token, which no other one has, whatever its name.
+pub(super) fn taught(token_digest: &str, choice: usize) -> String {
+    let mut name = format!("{:x}", Sha256::digest(format!("{token_digest}.{choice}")));
+    name.truncate(32);
+    format!("{PREFIX}:taught:{name}")
+}
+
 /// The latest generations of what is read of a hash, however much is there.
 #[derive(Debug, Default)]
 pub(super) struct Latest {

@@ -25,7 +25,7 @@ const SCANNED: usize = 1024;
 /// How often, for a hash that something else fills: the rest is looked at when this was deleted.
 const MAX_SCANS: usize = 4 * MAX_NAMESPACES / SCANNED;
 /// The one field of an entry.
-const FIELD: &str = "e";
+pub(super) const FIELD: &str = "e";
 
 /// Place of an entry in a stream: milliseconds of Redis's clock, and a number.
 pub(crate) type StreamId = (u64, u64);
@@ -151,8 +151,15 @@ impl Wire {
         let mut add = cmd("XADD");
         add.arg(&key).arg("MAXLEN").arg("=").arg(MAX_ENTRIES);
         add.arg("*").arg(FIELD).arg(bytes);
-        let added = self.0.send(&add).await;
-        let Err(error) = added else { return Ok(()) };
+        self.send_add(&add, key).await.map(drop)
+    }
+
+    /// Sends what adds to the stream at `key`, which is removed where it takes no entries.
+    pub(super) async fn send_add(&mut self, add: &Cmd, key: String) -> Result<Value, Trouble> {
+        let error = match self.0.send(add).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
         if error.code() == Some("WRONGTYPE") {
             self.repair(&key, "stream").await?;
         } else if is_at_its_end(&error.to_string()) {

@@ -83,9 +83,9 @@ impl Mailbox {
         let _ = self.origin.set(origin);
     }
 
-    /// That stream.
-    pub(super) fn origin(&self) -> Option<Origin> {
-        self.origin.get().cloned()
+    /// A choice of that stream.
+    pub(super) fn origin(&self, index: usize) -> Option<Origin> {
+        self.origin.get().map(|origin| origin.of(index))
     }
 
     /// Adds a worker's output to choice `index`.

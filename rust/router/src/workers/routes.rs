@@ -136,7 +136,7 @@ impl Routes {
             let ended = route.learn.then(|| Ended {
                 wire_id: output.request_id.clone(),
                 attempt: output.attempt,
-                origin: route.mailbox.origin(),
+                origin: route.mailbox.origin(route.index),
             });
             self.ended.extend(ended);
             if self.ended.len() > MAX_ENDED {

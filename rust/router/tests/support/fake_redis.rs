@@ -359,6 +359,22 @@ pub(super) fn change(keys: &mut BTreeMap<String, Key>, texts: &[&str], words: &W
             }
             _ => WRONG.to_vec(),
         },
+        "EVAL" if texts[1].starts_with("-- add once") => {
+            // EVAL script 2 key mark n field value milliseconds
+            if keys.contains_key(texts[4]) {
+                return b":0\r\n".to_vec();
+            }
+            let add = [
+                "XADD", texts[3], "MAXLEN", "=", texts[5], "*", texts[6], texts[7],
+            ];
+            let before = vec![Vec::new(); 6];
+            let added = change(keys, &add, &[before, words[6..8].to_vec()].concat());
+            if added.starts_with(b"$") {
+                keys.insert(texts[4].to_owned(), Key::Text);
+                return b":1\r\n".to_vec();
+            }
+            added
+        }
         "EVAL" if texts[1].starts_with("-- ") => fake_streams::run(keys, texts, words),
         "EVAL" => match keys
             .entry(texts[3].to_owned())

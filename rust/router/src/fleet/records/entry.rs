@@ -26,6 +26,8 @@ pub(crate) struct Entry {
     pub(crate) id: String,
     /// Its namespace and the generation of that, once they are known.
     of: OnceLock<(String, u64)>,
+    /// Digest of its resume token, once that is known.
+    token_digest: OnceLock<String>,
     state: Mutex<State>,
     wants_whole: AtomicBool,
     was_tried: AtomicBool,
@@ -99,6 +101,7 @@ impl Entry {
             tenant,
             id,
             of: OnceLock::new(),
+            token_digest: OnceLock::new(),
             state: Mutex::new(State {
                 is_begun,
                 ..State::default()
@@ -113,6 +116,15 @@ impl Entry {
     /// Notes its namespace, and the generation of that.
     pub(crate) fn is_of(&self, namespace: &str, generation: u64) {
         let _ = self.of.set((namespace.to_owned(), generation));
+    }
+
+    /// Notes the digest of its resume token: that is the stream's at every router.
+    pub(crate) fn is_known_by(&self, token_digest: &str) {
+        let _ = self.token_digest.set(token_digest.to_owned());
+    }
+
+    pub(crate) fn token_digest(&self) -> Option<&str> {
+        self.token_digest.get().map(String::as_str)
     }
 
     pub(crate) fn generation(&self) -> u64 {

@@ -118,6 +118,7 @@ impl Sharing {
 
     /// Takes the record as it is now.
     pub(crate) fn whole(&self, record: Record) {
+        self.entry.is_known_by(&record.token.hex_digest());
         let change = self.entry.give_whole(record);
         self.check_room(change, true);
     }

@@ -79,6 +79,7 @@ impl Fleet {
             lifetime: shared.streams.lifetime,
         };
         let digest = token.hex_digest();
+        entry.is_known_by(&digest);
         let holder = own.and_then(|own| own.holder.as_deref());
         let patience = if own.is_some() {
             OWN_PATIENCE
