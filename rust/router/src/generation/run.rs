@@ -20,7 +20,7 @@ use crate::failover::End;
 use crate::fleet::Sharing;
 use crate::metrics::{Call, ModelMetrics};
 use crate::sync::{now, unix_time};
-use crate::workers::{ChoiceGuard, Inbox, Mailbox, Worker, ejection};
+use crate::workers::{ChoiceGuard, Inbox, Lesson, Mailbox, Worker, ejection};
 
 /// A request that was dispatched. Dropping it cancels every choice that still runs.
 #[derive(Debug)]
@@ -218,6 +218,8 @@ impl Run {
         let guard = choice.place.guard();
         let worker = guard.map(|guard| (guard.worker().clone(), guard.turn()));
         let attempt = self.resolved.attempt(choice.index, choice.attempt);
+        let finish = inbox.finish.as_ref();
+        let lesson = finish.and_then(|finish| finish.lesson.clone());
         let call = &self.call;
         let ready = &mut self.ready;
         let outcome = choice.take(&self.resolved, inbox, now, |delta| {
@@ -236,6 +238,9 @@ impl Run {
         }
         if let Some((worker, turn)) = worker {
             self.judge(index, &worker, turn, num_tokens, &outcome);
+            if let (Outcome::Finished(..), Some(lesson)) = (&outcome, &lesson) {
+                self.learn(&worker, lesson);
+            }
         }
         self.measure(num_tokens, now);
         self.keep_within_bounds(index, count);
@@ -262,6 +267,14 @@ impl Run {
         if self.choices.iter().all(Choice::is_done) {
             self.time_whole();
         }
+    }
+
+    /// What a worker learned from an answer counts as the answer does.
+    fn learn(&self, worker: &Worker, lesson: &Lesson) {
+        let model = || self.resolved.model.fleet_key();
+        let (registry, fleet) = (&self.shared.registry, &self.shared.fleet);
+        let lagging = registry.taken(worker, model, fleet, lesson);
+        self.shared.metrics.learn_dropped(lagging);
     }
 
     /// What a message says of the worker that sent it, and of one that failed its choice before.

@@ -3,10 +3,10 @@
 //! Outputs of one choice are merged until they are read, so what a slow client holds is bounded by
 //! its `max_tokens` and a fast worker never waits for it.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use spectrie_proto::worker_v1::{FinishKind, RequestOutput, RequestStats, TokenLogprob};
+use spectrie_proto::worker_v1::{FinishKind, Learn, RequestOutput, RequestStats, TokenLogprob};
 use tokio::sync::Notify;
 
 use crate::fleet::Origin;
@@ -18,6 +18,61 @@ pub(crate) struct WorkerFinish {
     pub(crate) kind: FinishKind,
     pub(crate) message: Option<String>,
     pub(crate) stats: RequestStats,
+    /// What the worker learns from it, where others may.
+    pub(crate) lesson: Option<Arc<Lesson>>,
+}
+
+/// What a worker learned from an attempt that it ended. It comes right after the end, and waits until its
+/// stream has taken that: one that finds nonsense before the end has the choice go on elsewhere, and the text
+/// comes again.
+#[derive(Debug)]
+pub(crate) struct Lesson {
+    origin: Option<Origin>,
+    state: Mutex<Learning>,
+}
+
+#[derive(Debug, Default)]
+enum Learning {
+    /// Neither the text came nor was the end taken.
+    #[default]
+    Open,
+    /// The text came first.
+    Waiting(Learn),
+    /// The stream took the end.
+    Taken,
+}
+
+impl Lesson {
+    /// Of a choice of this stream, if other routers may go on with that.
+    pub(super) fn new(origin: Option<Origin>) -> Self {
+        Self {
+            origin,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The stream's choice that it is of.
+    pub(super) fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    /// The stream took the end: gives the text, if that waits.
+    pub(super) fn take(&self) -> Option<Learn> {
+        match std::mem::replace(&mut *lock(&self.state), Learning::Taken) {
+            Learning::Waiting(learn) => Some(learn),
+            Learning::Open | Learning::Taken => None,
+        }
+    }
+
+    /// The text came: gives it back if the stream has taken the end.
+    pub(super) fn offer(&self, learn: Learn) -> Option<Learn> {
+        let mut state = lock(&self.state);
+        if matches!(*state, Learning::Taken) {
+            return Some(learn);
+        }
+        *state = Learning::Waiting(learn);
+        None
+    }
 }
 
 /// What has come for one choice since the last look.
@@ -88,8 +143,8 @@ impl Mailbox {
         self.origin.get().map(|origin| origin.of(index))
     }
 
-    /// Adds a worker's output to choice `index`.
-    pub(crate) fn deliver(&self, index: usize, output: RequestOutput) {
+    /// Adds a worker's output to choice `index`, with what the worker learns if that is its end.
+    pub(crate) fn deliver(&self, index: usize, output: RequestOutput, lesson: Option<Arc<Lesson>>) {
         let kind = output.finish();
         if let Some(inbox) = lock(&self.inboxes).filling(index) {
             if inbox.token_ids.is_empty() {
@@ -107,6 +162,7 @@ impl Mailbox {
                     kind,
                     message: output.message,
                     stats: output.stats.unwrap_or_default(),
+                    lesson,
                 });
             }
         }
@@ -177,8 +233,8 @@ mod tests {
     #[tokio::test]
     async fn outputs_of_one_choice_are_merged_in_order() {
         let mailbox = Mailbox::new(2);
-        mailbox.deliver(1, output(&[1, 2]));
-        mailbox.deliver(1, output(&[3]));
+        mailbox.deliver(1, output(&[1, 2]), None);
+        mailbox.deliver(1, output(&[3]), None);
         mailbox.lose(0);
         let (first, inbox) = mailbox.take().await;
         assert!(first == 0 && inbox.lost);
@@ -189,7 +245,7 @@ mod tests {
     #[tokio::test]
     async fn what_went_with_an_attempt_waits_for_no_reader() {
         let mailbox = Mailbox::new(1);
-        mailbox.deliver(0, output(&[1]));
+        mailbox.deliver(0, output(&[1]), None);
         assert!(mailbox.unclaimed_since().is_some());
         mailbox.reset(0);
         assert!(mailbox.try_take().is_none());
@@ -198,13 +254,27 @@ mod tests {
 
     #[tokio::test]
     async fn reader_that_waits_is_woken() {
-        let mailbox = std::sync::Arc::new(Mailbox::new(1));
+        let mailbox = Arc::new(Mailbox::new(1));
         let reader = tokio::spawn({
             let mailbox = mailbox.clone();
             async move { mailbox.take().await.1.token_ids }
         });
         tokio::task::yield_now().await;
-        mailbox.deliver(0, output(&[9]));
+        mailbox.deliver(0, output(&[9]), None);
         assert_eq!(reader.await.unwrap(), [9]);
+    }
+
+    #[test]
+    fn what_a_worker_learned_waits_until_its_stream_has_taken_the_end() {
+        let learn = || Learn {
+            token_ids: vec![1],
+            ..Default::default()
+        };
+        let lesson = Lesson::new(None);
+        assert_eq!(lesson.offer(learn()), None);
+        assert_eq!(lesson.take(), Some(learn()));
+        let lesson = Lesson::new(None);
+        assert_eq!(lesson.take(), None);
+        assert_eq!(lesson.offer(learn()), Some(learn()));
     }
 }

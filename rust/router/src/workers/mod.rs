@@ -20,7 +20,7 @@ pub(crate) use broadcast::{Answer, Broadcast, Failure};
 pub(crate) use corpus_list::CorpusList;
 pub(crate) use drain::Undrained;
 pub(crate) use listener::WorkerListener;
-pub(crate) use mailbox::{Inbox, Mailbox};
+pub(crate) use mailbox::{Inbox, Lesson, Mailbox};
 pub(crate) use model::ServedModel;
 pub(crate) use placing::{Order, Prefix, Refusal};
 pub(crate) use registry::{Registry, ejection};

@@ -7,8 +7,7 @@ use std::time::Instant;
 use spectrie_proto::worker_v1::{RequestOutput, Start};
 use spectrie_types::Holdings;
 
-use super::mailbox::Mailbox;
-use crate::fleet::Origin;
+use super::mailbox::{Lesson, Mailbox};
 use crate::sync::now;
 use crate::sync::pace::Pace;
 
@@ -30,11 +29,10 @@ pub(super) struct Route {
 
 /// An end that was taken, of a choice whose text others may learn.
 #[derive(Debug)]
-pub(super) struct Ended {
+struct Ended {
     wire_id: String,
     attempt: u32,
-    /// The stream that the choice is of, where that is shared.
-    pub(super) origin: Option<Origin>,
+    lesson: Arc<Lesson>,
 }
 
 /// Routes by wire id. What a tenant holds is counted where routes come and go, so it cannot drift
@@ -110,13 +108,13 @@ impl Routes {
         }
     }
 
-    /// Where an output goes; none if it is of no attempt that runs. The last output of a choice takes
-    /// its route out. `was_freed` is set when a choice need no longer be alone.
+    /// Where an output goes, with what is learned from it; none if it is of no attempt that runs. The last output
+    /// of a choice takes its route out. `was_freed` is set when a choice need no longer be alone.
     pub(super) fn take(
         &mut self,
         output: &RequestOutput,
         was_freed: &mut bool,
-    ) -> Option<(Arc<Mailbox>, usize)> {
+    ) -> Option<(Arc<Mailbox>, usize, Option<Arc<Lesson>>)> {
         let has_ended = output.finish != 0;
         let route = self.by_id.get_mut(&output.request_id);
         let Some(route) = route.filter(|route| route.attempt == output.attempt) else {
@@ -131,30 +129,33 @@ impl Routes {
             self.num_alone -= 1;
             *was_freed = true;
         }
-        let place = (route.mailbox.clone(), route.index);
+        let (mailbox, index) = (route.mailbox.clone(), route.index);
+        let is_lesson = has_ended && route.learn;
+        let lesson = is_lesson.then(|| Arc::new(Lesson::new(mailbox.origin(index))));
         if has_ended {
-            let ended = route.learn.then(|| Ended {
+            self.remove(&output.request_id);
+        }
+        if let Some(lesson) = &lesson {
+            self.ended.push_back(Ended {
                 wire_id: output.request_id.clone(),
                 attempt: output.attempt,
-                origin: route.mailbox.origin(route.index),
+                lesson: lesson.clone(),
             });
-            self.ended.extend(ended);
             if self.ended.len() > MAX_ENDED {
                 self.ended.pop_front();
             }
-            self.remove(&output.request_id);
         }
-        Some(place)
+        Some((mailbox, index, lesson))
     }
 
-    /// The end of an attempt from which its worker learned; none if that was not taken, or if it was learned
-    /// from already. A worker of an older version names no attempt.
-    pub(super) fn learned(&mut self, wire_id: &str, attempt: Option<u32>) -> Option<Ended> {
+    /// The lesson of an attempt from which its worker learned; none if the end of that was not taken, or if it was
+    /// learned from already. A worker of an older version names no attempt.
+    pub(super) fn learned(&mut self, wire_id: &str, attempt: Option<u32>) -> Option<Arc<Lesson>> {
         let is_meant = |ended: &Ended| {
             ended.wire_id == wire_id && attempt.is_none_or(|attempt| attempt == ended.attempt)
         };
         let place = self.ended.iter().position(is_meant)?;
-        self.ended.remove(place)
+        Some(self.ended.remove(place)?.lesson)
     }
 
     /// Takes out the route of a choice that is about to be cancelled; `false` if it does not run.

@@ -14,9 +14,9 @@ use spectrie_types::Holdings;
 use tokio::sync::oneshot;
 
 use super::calls::Calls;
-use super::mailbox::Mailbox;
+use super::mailbox::{Lesson, Mailbox};
 use super::outgoing::Sender;
-use super::routes::{Ended, Routes};
+use super::routes::Routes;
 use crate::failover::{Candidate, Health};
 use crate::sync::pace;
 use crate::sync::{lock, now};
@@ -210,16 +210,16 @@ impl Worker {
         };
         let mut was_freed = false;
         for output in outputs {
-            let Some((mailbox, index)) = routes.take(&output, &mut was_freed) else {
+            let Some((mailbox, index, lesson)) = routes.take(&output, &mut was_freed) else {
                 continue;
             };
-            mailbox.deliver(index, output);
+            mailbox.deliver(index, output, lesson);
         }
         was_freed
     }
 
-    /// The end of an attempt from which it learned, if the router took that; see [`Routes::learned`].
-    pub(super) fn learned(&self, wire_id: &str, attempt: Option<u32>) -> Option<Ended> {
+    /// The lesson of an attempt from which it learned, if the router took its end; see [`Routes::learned`].
+    pub(super) fn learned(&self, wire_id: &str, attempt: Option<u32>) -> Option<Arc<Lesson>> {
         lock(&self.routes).as_mut()?.learned(wire_id, attempt)
     }
 
