@@ -132,10 +132,12 @@ fn place<'a>(shared: &Shared, entry: &'a Entry) -> Place<'a> {
     }
 }
 
-/// A stream goes on elsewhere: here it ends.
-fn lose(shared: &Shared, pupils: &dyn Pupils, entry: &Arc<Entry>) {
+/// A stream goes on elsewhere: here it ends. Where its client has gone on with it at this router since, that is
+/// where, and goes on.
+pub(super) fn lose(shared: &Shared, pupils: &dyn Pupils, entry: &Arc<Entry>) {
     shared.streams.forget(entry);
-    if !entry.lose() {
+    let running = shared.streams.find(&entry.key);
+    if running.is_some_and(|running| !Arc::ptr_eq(&running, entry)) || !entry.lose() {
         return;
     }
     shared.metrics.fleet.lease_lost();

@@ -1,22 +1,27 @@
 //! What is held of streams for Redis.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use redis::{RedisResult, Value};
+use spectrie_proto::worker_v1::Learn;
 
 use super::sharing::Sharing;
 use super::take::Taking;
 use super::tend::Pending;
+use super::tend::lose;
 use crate::config::{FleetConfig, LimitsConfig};
 use crate::failover::{Record, ResumeToken};
 use crate::fleet::connection::Bus;
 use crate::fleet::handle::{Fleet, Link, Shared};
+use crate::fleet::keys::ModelKey;
+use crate::fleet::pupils::{Gone, Pupils};
 use crate::fleet::records::entry::{End, Entry, Names};
 use crate::fleet::records::written::tests as written;
 use crate::fleet::wire::Wire;
 use crate::metrics::Metrics;
+use crate::sync::lock;
 
 fn shared() -> Arc<Shared> {
     let config = FleetConfig {
@@ -190,4 +195,36 @@ async fn stream_that_was_left_is_taken() {
 async fn stream_that_was_taken_before_this_router_stood_still_may_be_anothers() {
     let taking = take_own(Duration::from_secs(1)).await;
     assert!(matches!(taking, Taking::Held), "{taking:?}");
+}
+
+/// The streams that were ended.
+#[derive(Default)]
+struct Ended(Mutex<Vec<String>>);
+
+impl Pupils for Ended {
+    fn teach(&self, _: &ModelKey, _: &Learn) -> usize {
+        0
+    }
+
+    fn forget<'a>(&'a self, _: &'a ModelKey, _: &'a str, _: u64) -> BoxFuture<'a, bool> {
+        Box::pin(std::future::ready(false))
+    }
+
+    fn end_stream(&self, _: Option<&str>, id: &str, _: Gone) {
+        lock(&self.0).push(id.to_owned());
+    }
+}
+
+#[test]
+fn stream_that_goes_on_at_its_own_router_is_not_ended_by_what_is_written_late() {
+    let (shared, ended) = (shared(), Ended::default());
+    let cut = Sharing::new(&shared, names("a"), false);
+    let before = cut.entry().clone();
+    // A write of it is under way while its client goes on.
+    cut.leave(record());
+    let again = Sharing::new(&shared, names("a"), true);
+    lose(&shared, &ended, &before);
+    assert!(lock(&ended.0).is_empty() && !again.is_lost() && !before.is_lost());
+    lose(&shared, &ended, again.entry());
+    assert_eq!(*lock(&ended.0), ["a"]);
 }
