@@ -31,11 +31,7 @@ def fresh(folder: Path) -> Iterator[Path]:
         folder.with_name(f".{folder.name}.{what}") for what in ("unfinished", "earlier")
     )
     # What a build that was killed left.
-    if earlier.exists() and not folder.exists():
-        earlier.rename(folder)
-    for left in (building, earlier):
-        if left.exists():
-            shutil.rmtree(left)
+    _settle(folder, building, earlier)
     foreign = sorted(_names(folder) - _listed(folder))
     if foreign:
         raise Occupied(f"{folder} holds what is of no release: {', '.join(foreign[:3])}")
@@ -45,13 +41,17 @@ def fresh(folder: Path) -> Iterator[Path]:
         if folder.exists():
             folder.rename(earlier)
         building.rename(folder)
-        if earlier.exists():
-            shutil.rmtree(earlier)
     finally:
-        if earlier.exists() and not folder.exists():
-            earlier.rename(folder)
-        if building.exists():
-            shutil.rmtree(building)
+        _settle(folder, building, earlier)
+
+
+def _settle(folder: Path, building: Path, earlier: Path) -> None:
+    """Leaves one release: the earlier one takes its place again where no other did."""
+    if earlier.exists() and not folder.exists():
+        earlier.rename(folder)
+    for left in (building, earlier):
+        if left.exists():
+            shutil.rmtree(left)
 
 
 def write_sums(folder: Path) -> int:
