@@ -75,6 +75,16 @@ def test_yarn_stretches_the_context() -> None:
     assert config(rope_scaling=scaling | {"attention_factor": 1.5}).rope.magnitude == 1.5
 
 
+def test_original_context_may_have_a_decimal_point_and_is_whole() -> None:
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}
+    pointed = scaling | {"original_max_position_embeddings": 256.0}
+    assert config(rope_scaling=pointed) == config(rope_scaling=scaling)
+    assert isinstance(config(rope_scaling=pointed).rope.original_context, int)
+    for wrong in (256.5, float("inf"), float("nan"), -256.0, True):
+        with pytest.raises(ModelError, match="original_max_position_embeddings"):
+            config(rope_scaling=scaling | {"original_max_position_embeddings": wrong})
+
+
 @pytest.mark.parametrize(
     "harmless",
     [

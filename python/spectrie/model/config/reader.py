@@ -46,9 +46,20 @@ class Reader:
         *,
         minimum: int = 1,
         maximum: int = LARGEST_COUNT,
+        may_have_point: bool = False,
     ) -> int:
-        """Returns an integer of `minimum` to `maximum`; the field is required if there is no default."""
+        """Returns an integer of `minimum` to `maximum`; the field is required if there is no default.
+
+        Args:
+            name: The field.
+            default: Where it is missing.
+            minimum: The least.
+            maximum: The greatest.
+            may_have_point: Whether files write it as a number with a decimal point too, as `4096.0`.
+        """
         value = self._required(name, default)
+        if may_have_point and isinstance(value, float) and value.is_integer():
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise self._refuse(name, value, f"an integer of at least {minimum}")
         if value > maximum:

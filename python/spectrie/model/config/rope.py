@@ -121,7 +121,9 @@ class RopeConfig:
             factor=factor,
             low_frequency_factor=reader.number("low_freq_factor", 1.0),
             high_frequency_factor=reader.number("high_freq_factor", 4.0),
-            original_context=reader.count("original_max_position_embeddings", context),
+            original_context=reader.count(
+                "original_max_position_embeddings", context, may_have_point=True
+            ),
             fast_turns=reader.number("beta_fast", 32.0),
             slow_turns=reader.number("beta_slow", 1.0),
             whole_dimensions=reader.switch("truncate", True),
