@@ -215,7 +215,7 @@ wheel: setup  ## build both wheels into dist/
 	$(UV) build --quiet --wheel --python $(BIN)/python --no-build-isolation --out-dir dist kernels
 
 .PHONY: release
-release: setup  ## build a release with link-time optimisation into release/: wheels, sources, checksums, a local index
+release: setup  ## build a release with link-time optimisation into release/: wheels of x86_64 and aarch64, sources, checksums, a local index
 	$(BIN)/python -m tools.release release --uv $(UV)
 
 .PHONY: images

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.release.__main__ import own_wheel
 from tools.release.client import bill_of, make_client_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,3 +97,13 @@ def test_bill_of_materials_is_that_of_the_wheel(binary: Path, tmp_path: Path) ->
         pass
     with pytest.raises(LookupError, match="has 0 bills of materials"):
         bill_of(empty)
+
+
+def test_wheel_of_this_processor_is_found_among_those_of_others(tmp_path: Path) -> None:
+    names = [f"spectrie-1-cp311-abi3-manylinux_2_28_{one}.whl" for one in ("aarch64", "x86_64")]
+    for name in (*names, "spectrie-1-py3-none-any.whl"):
+        (tmp_path / name).touch()
+    assert own_wheel(tmp_path, "x86_64").name == names[1]
+    assert own_wheel(tmp_path, "aarch64").name == names[0]
+    with pytest.raises(LookupError, match="riscv64"):
+        own_wheel(tmp_path, "riscv64")
