@@ -178,3 +178,50 @@ fn what_follows_a_draft_is_noted_after_its_answers_were_forgotten() {
     let after = drafter.frontier(1, 0.0).remove(0);
     assert!(after.gain > before, "{} {before}", after.gain);
 }
+
+#[test]
+fn what_drafters_add_is_learned_of_each_apart_and_left_to_the_namespace() {
+    let memory = DraftMemory::new(MemoryConfig::default()).unwrap();
+    let new = || {
+        let mut drafter = Drafter::new(DraftConfig::default(), Some(memory.namespace("a")));
+        drafter.push_prompt(&[3, 1, 4, 1, 5, 9, 2, 6]);
+        drafter
+    };
+    let gain = |drafter: &mut Drafter, number: usize| {
+        drafter.forget_answers();
+        drafter.turn_to(number);
+        drafter.draft(8, 0.01);
+        drafter.frontier(1, 0.0).remove(0).gain
+    };
+    let mut drafter = new();
+    let before = gain(&mut drafter, 1);
+    assert!((gain(&mut drafter, 0) - before).abs() < 1e-6);
+    for step in 0..12 {
+        // The first is wrong each time, and the second right.
+        for number in 0..2 {
+            drafter.forget_answers();
+            drafter.turn_to(number);
+            drafter.draft(8, 0.01);
+            let root = drafter.frontier(1, 0.0).remove(0);
+            let next = 100 + 2 * step + number as u32;
+            let said = if number == 1 { next } else { 7 };
+            answer(&mut drafter, &root, &[(said, 0.8)]);
+            drafter.draft(8, 0.01);
+            drafter.push_output(&[next]);
+        }
+    }
+    let (wrong, right) = (gain(&mut drafter, 0), gain(&mut drafter, 1));
+    assert!(wrong < 0.5 * before && right > before, "{wrong} {right}");
+    drop(drafter);
+    let mut next = new();
+    let (wrong, right) = (gain(&mut next, 0), gain(&mut next, 1));
+    assert!(wrong < right - 0.1, "{wrong} {right}");
+    // An answer of one is none of the other's.
+    next.turn_to(1);
+    next.draft(8, 0.01);
+    let root = next.frontier(1, 0.0).remove(0);
+    answer(&mut next, &root, &[(50, 0.9)]);
+    next.turn_to(0);
+    let tree = next.draft(8, 0.01);
+    assert!(tree.nodes.iter().all(|node| node.token != 50));
+}

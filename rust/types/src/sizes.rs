@@ -5,3 +5,6 @@ pub const TOP_K: usize = 8;
 
 /// Slots of a page of the cache: keys and values of this many tokens.
 pub const PAGE_SIZE: usize = 16;
+
+/// Drafters beside one model at most.
+pub const MAX_DRAFTERS: usize = 4;

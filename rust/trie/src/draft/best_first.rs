@@ -6,6 +6,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use spectrie_types::sizes::MAX_DRAFTERS;
+
 use crate::TokenId;
 use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
@@ -106,7 +108,7 @@ pub(crate) struct Trained<'a> {
     pub(crate) mixer: &'a Mixer,
     /// How right the scores have been.
     pub(crate) calibration: Calibration,
-    /// How right they have been with answers of a drafter of the runner's.
+    /// How right they have been with answers of the drafter of the runner's that is asked.
     pub(crate) asked: Calibration,
 }
 
@@ -285,20 +287,21 @@ impl Expectations {
         std::iter::zip(tokens.iter().copied(), evidence.iter().copied()).collect()
     }
 
-    /// Notes whether what was expected after `node` came with `token`, in the second calibration what
-    /// was with an answer; false where the node was not scored.
+    /// Notes whether what was expected after `node` came with `token`; what was with an answer, in the
+    /// calibration of who gave it. False where the node was not scored.
     pub(crate) fn label(
         &self,
         node: u32,
         token: TokenId,
-        [calibration, asked]: [&mut Calibration; 2],
+        calibration: &mut Calibration,
+        asked: &mut [Calibration; MAX_DRAFTERS],
     ) -> bool {
         let expectation = self.of(node);
         if let Some((scored, candidates, _)) = expectation {
             calibration.label(scored.mass, candidates.contains(&token));
         }
         if let Some(head) = self.head(node) {
-            asked.label(head.mass, head.names(token));
+            asked[head.drafter].label(head.mass, head.names(token));
         }
         expectation.is_some()
     }
@@ -318,10 +321,11 @@ impl Expectations {
         self.of_nodes.get(node as usize)?.as_ref()?.head.as_deref()
     }
 
-    /// Where a drafter of the runner's was asked, if `node` was scored with its answer. That may have been
-    /// forgotten since.
-    pub(crate) fn asked_at(&self, node: u32) -> Option<Place> {
-        Some(self.head(node)?.place)
+    /// Which drafter of the runner's was asked and where, if `node` was scored with its answer. That may have
+    /// been forgotten since.
+    pub(crate) fn asked_at(&self, node: u32) -> Option<(usize, Place)> {
+        let head = self.head(node)?;
+        Some((head.drafter, head.place))
     }
 
     /// The candidates of a node, if it was scored.

@@ -226,14 +226,14 @@ impl Drafter {
     fn label(&mut self, token: TokenId) {
         let Some(node) = self.reached else { return };
         let expected = &self.search.expected;
-        let calibrations = [&mut self.calibration, &mut self.head.calibration];
-        if expected.label(node, token, calibrations) {
+        let (calibration, asked) = (&mut self.calibration, &mut self.head.calibrations);
+        if expected.label(node, token, calibration, asked) {
             self.labels.push((node, token));
         }
         let child = self.builder.child(node, token);
-        if let Some(place) = expected.asked_at(node) {
+        if let Some((drafter, place)) = expected.asked_at(node) {
             let came = self.builder.came(node, place.price(), child);
-            self.head.note(place, came);
+            self.head.note(drafter, place, came);
         }
         self.reached = child;
     }
@@ -326,7 +326,7 @@ impl Drafter {
             let trained = Trained {
                 mixer: &self.mixer,
                 calibration: self.calibration,
-                asked: self.head.calibration,
+                asked: self.head.calibration(),
             };
             self.search.search(
                 &mut self.builder,

@@ -1,4 +1,6 @@
-//! What a request has of a drafter of the runner's.
+//! What a request has of the drafters of the runner's.
+
+use spectrie_types::sizes::MAX_DRAFTERS;
 
 use crate::TokenId;
 use crate::score::calibration::Calibration;
@@ -8,18 +10,20 @@ use crate::score::weights::LearnedWeights;
 use crate::sources::asked::{Asked, HeadAnswer};
 use crate::sources::head_place::{Came, Place};
 
-/// What a request has of a drafter of the runner's.
+/// What a request has of the drafters of the runner's. One of them has the turn: it is asked in a step.
 #[derive(Debug)]
 pub(crate) struct Head {
+    /// What the one that has the turn answered.
     pub(crate) asked: Asked,
-    /// How right scores with its answers have been.
-    pub(crate) calibration: Calibration,
-    gains: HeadGains,
-    /// All that it added to this request.
+    /// How right scores with the answers of each have been.
+    pub(crate) calibrations: [Calibration; MAX_DRAFTERS],
+    turn: usize,
+    gains: [HeadGains; MAX_DRAFTERS],
+    /// All that they added to this request.
     pub(crate) counts: HeadCounts,
-    /// Whether it was ever asked.
-    is_used: bool,
-    /// Whether the namespace hears what it was worth.
+    /// Whether each was ever asked.
+    is_used: [bool; MAX_DRAFTERS],
+    /// Whether the namespace hears what they were worth.
     pub(crate) judges: bool,
 }
 
@@ -28,41 +32,62 @@ impl Head {
     pub(crate) fn new(learned: Option<&LearnedWeights>) -> Self {
         Self {
             asked: Asked::default(),
-            calibration: Calibration::default(),
+            calibrations: <_>::default(),
+            turn: 0,
             gains: learned.map(LearnedWeights::gains).unwrap_or_default(),
             counts: HeadCounts::default(),
-            is_used: false,
+            is_used: [false; MAX_DRAFTERS],
             judges: true,
         }
     }
 
+    /// Gives a drafter the turn; answers of another are forgotten. Numbers beyond the last are that of the last.
+    pub(crate) fn turn_to(&mut self, drafter: usize) {
+        let drafter = drafter.min(MAX_DRAFTERS - 1);
+        if drafter != self.turn {
+            self.asked.clear();
+            self.turn = drafter;
+        }
+    }
+
+    /// Who has the turn.
+    pub(crate) fn turn(&self) -> usize {
+        self.turn
+    }
+
+    /// How right scores with the answers of who has the turn have been.
+    pub(crate) fn calibration(&self) -> Calibration {
+        self.calibrations[self.turn]
+    }
+
     /// Surplus, in accepted tokens, that an answer is expected to add at a node that is reached.
     pub(crate) fn expected_gain(&self, place: Place) -> f32 {
-        self.gains.expected(place)
+        self.gains[self.turn].expected(place)
     }
 
     /// Takes an answer after `token` below `parent`; gives its number.
     pub(crate) fn push(&mut self, parent: Option<u32>, token: TokenId, answer: HeadAnswer) -> u32 {
-        self.is_used = true;
+        self.is_used[self.turn] = true;
         self.asked.push(parent, token, answer)
     }
 
-    /// Notes what children drafted with an answer came to, where it was asked.
-    pub(crate) fn note(&mut self, place: Place, came: Came) {
-        self.gains.note(place, came);
+    /// Notes what children drafted with an answer came to, where a drafter was asked.
+    pub(crate) fn note(&mut self, drafter: usize, place: Place, came: Came) {
+        self.gains[drafter].note(place, came);
         self.counts.note(place, came);
     }
 
     /// Notes that there was no answer where it was asked.
     pub(crate) fn note_silence(&mut self, place: Place) {
-        self.is_used = true;
-        self.gains.note_silence(place);
+        self.is_used[self.turn] = true;
+        self.gains[self.turn].note_silence(place);
     }
 
     /// Leaves a namespace what it found.
     pub(crate) fn leave(&self, learned: &LearnedWeights) {
-        if self.is_used && self.judges {
-            learned.leave_gains(&self.gains);
+        let used = self.is_used.iter().zip(&self.gains).enumerate();
+        for (drafter, (_, gains)) in used.filter(|(_, (is_used, _))| **is_used && self.judges) {
+            learned.leave_gains(drafter, gains);
         }
     }
 }

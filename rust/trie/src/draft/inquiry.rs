@@ -50,6 +50,14 @@ impl Inquiry {
 }
 
 impl Drafter {
+    /// Gives a drafter of the runner's the turn, by its number below [`MAX_DRAFTERS`]; 0 has it first. The frontier,
+    /// answers and silence are its own from then on, and answers of another one in this step are forgotten.
+    ///
+    /// [`MAX_DRAFTERS`]: spectrie_types::sizes::MAX_DRAFTERS
+    pub fn turn_to(&mut self, drafter: usize) {
+        self.head.turn_to(drafter);
+    }
+
     /// Forgets the answers of a drafter of the runner's: those of a new step follow.
     pub fn forget_answers(&mut self) {
         self.head.asked.clear();
@@ -155,6 +163,7 @@ impl Drafter {
             likeliest: Answer::of(likeliest),
             named,
             level: inquiry.depth + 1,
+            drafter: self.head.turn(),
             origin: match source {
                 Source::DraftModel => DRAFT_MODEL,
                 _ => HEAD,

@@ -20,6 +20,8 @@ use crate::sources::head_place::Place;
 /// What was expected of a node that it answered.
 #[derive(Debug)]
 pub(crate) struct HeadScored {
+    /// Who answered.
+    pub(crate) drafter: usize,
     set: usize,
     tokens: Vec<TokenId>,
     inputs: Vec<HeadInputs>,
@@ -38,9 +40,9 @@ impl HeadScored {
     /// Trains the weights with the token that came.
     pub(crate) fn learn(&self, token: TokenId, mixer: &mut Mixer) {
         for (candidate, inputs) in self.tokens.iter().zip(&self.inputs) {
-            let said = logistic(dot(&mixer.head_weights(self.set), inputs));
+            let said = logistic(dot(&mixer.head_weights(self.drafter, self.set), inputs));
             let came = f32::from(u8::from(*candidate == token));
-            mixer.learn_head(self.set, inputs, came - said);
+            mixer.learn_head(self.drafter, self.set, inputs, came - said);
         }
     }
 }
@@ -99,7 +101,7 @@ pub(crate) fn mix(
         });
     }
     let set = 1 + usize::from(answer.level > 1) + usize::from(answer.level > 3);
-    let weights = mixer.head_weights(set);
+    let weights = mixer.head_weights(answer.drafter, set);
     let mut mass = 0.0;
     for (candidate, inputs) in candidates.iter_mut().zip(&inputs) {
         candidate.probability = logistic(dot(&weights, inputs));
@@ -109,6 +111,7 @@ pub(crate) fn mix(
         mass = share_one(candidates, mass);
     }
     HeadScored {
+        drafter: answer.drafter,
         set,
         tokens: candidates.iter().map(|candidate| candidate.token).collect(),
         inputs,
@@ -132,6 +135,7 @@ mod tests {
             likeliest: Answer::of(likeliest),
             named: named.to_vec(),
             level: 1,
+            drafter: 0,
             origin: HEAD,
             place: Place::new(1, 0.0, 0.0, 0.0),
         }

@@ -148,15 +148,21 @@ impl Mixer {
     }
 
     /// The weights of a drafter's answers that count in a set.
-    pub(crate) fn head_weights(&self, set: usize) -> HeadInputs {
-        self.weights.head(set)
+    pub(crate) fn head_weights(&self, drafter: usize, set: usize) -> HeadInputs {
+        self.weights.head(drafter, set)
     }
 
     /// Moves them towards what came: `error` is outcome minus probability.
-    pub(crate) fn learn_head(&mut self, set: usize, inputs: &HeadInputs, error: f32) {
+    pub(crate) fn learn_head(
+        &mut self,
+        drafter: usize,
+        set: usize,
+        inputs: &HeadInputs,
+        error: f32,
+    ) {
         let square: f32 = inputs.iter().map(|input| input * input).sum();
         let rate = self.head_rate.min(MAX_STEP / (2.0 * square));
-        self.weights.move_head(set, inputs, rate * error);
+        self.weights.move_head(drafter, set, inputs, rate * error);
     }
 
     /// Moves the weights of a node towards what came: `error` is outcome minus probability.

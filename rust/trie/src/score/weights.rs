@@ -7,6 +7,7 @@ use crate::score::head_gains::HeadGains;
 use crate::score::head_inputs::{HEAD_SETS, HeadInputs};
 use crate::score::head_prior::{HeadCounts, HeadPrior};
 use crate::score::inputs::{Features, NUM_FEATURES};
+use spectrie_types::sizes::MAX_DRAFTERS;
 
 /// Sets of weights: one that always counts, then those picked by own and by shared match, by recycled
 /// answers and by the hits of the request lately.
@@ -26,8 +27,8 @@ const ADOPTED: f32 = 0.25;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     sets: Box<[Features; NUM_SETS]>,
-    /// Those of the layer above, where a drafter of the runner's answered; of a file of their own.
-    head: [HeadInputs; HEAD_SETS],
+    /// Those of the layer above, where a drafter of the runner's answered, of each; of a file of their own.
+    head: [[HeadInputs; HEAD_SETS]; MAX_DRAFTERS],
 }
 
 impl Default for Weights {
@@ -35,7 +36,7 @@ impl Default for Weights {
     fn default() -> Self {
         let mut weights = Self::zero();
         weights.fill(PRIOR);
-        weights.set_head(HeadPrior::shipped());
+        weights.head = [HeadPrior::shipped().sets; MAX_DRAFTERS];
         weights
     }
 }
@@ -87,33 +88,34 @@ impl Weights {
         &mut self.sets[index]
     }
 
-    /// Replaces the weights of a drafter's answers.
+    /// Replaces the weights of the first drafter's answers.
     pub fn set_head(&mut self, prior: &HeadPrior) {
-        self.head = prior.sets;
+        self.head[0] = prior.sets;
     }
 
-    /// Takes over the weights of a drafter's answers from others.
+    /// Takes over the weights of drafters' answers from others.
     pub fn take_head(&mut self, other: &Self) {
         self.head = other.head;
     }
 
-    /// The weights of a drafter's answers, and what was counted that these added.
+    /// The weights of the first drafter's answers, and what was counted that these added.
     pub fn head_prior(&self, counts: &HeadCounts) -> HeadPrior {
         HeadPrior {
-            sets: self.head,
+            sets: self.head[0],
             shares: counts.shares(),
         }
     }
 
     /// The weights of a drafter's answers: those that always count, and those of a set.
-    pub(crate) fn head(&self, set: usize) -> HeadInputs {
-        std::array::from_fn(|index| self.head[0][index] + self.head[set][index])
+    pub(crate) fn head(&self, drafter: usize, set: usize) -> HeadInputs {
+        let sets = &self.head[drafter];
+        std::array::from_fn(|index| sets[0][index] + sets[set][index])
     }
 
     /// Adds `step` times `inputs` to them.
-    pub(crate) fn move_head(&mut self, set: usize, inputs: &HeadInputs, step: f32) {
+    pub(crate) fn move_head(&mut self, drafter: usize, set: usize, inputs: &HeadInputs, step: f32) {
         for set in [0, set] {
-            for (weight, input) in self.head[set].iter_mut().zip(inputs) {
+            for (weight, input) in self.head[drafter][set].iter_mut().zip(inputs) {
                 *weight += step * input;
             }
         }
@@ -135,7 +137,8 @@ impl Weights {
                 *weight += share * change;
             }
         }
-        let pairs = self.head.iter_mut().zip(&change.head);
+        let pairs = self.head.iter_mut().flatten();
+        let pairs = pairs.zip(change.head.iter().flatten());
         for (weight, change) in pairs.flat_map(|(set, change)| set.iter_mut().zip(change)) {
             *weight += share * change;
         }
@@ -147,7 +150,8 @@ impl Weights {
 #[derive(Debug, Default)]
 pub(crate) struct LearnedWeights {
     sets: Mutex<[Option<Weights>; 2]>,
-    gains: Mutex<HeadGains>,
+    /// Of each drafter.
+    gains: Mutex<[HeadGains; MAX_DRAFTERS]>,
 }
 
 impl LearnedWeights {
@@ -164,21 +168,21 @@ impl LearnedWeights {
         weights.add(change, ADOPTED);
     }
 
-    /// What a drafter of the runner's adds to requests like these.
-    pub(crate) fn gains(&self) -> HeadGains {
+    /// What drafters of the runner's add to requests like these.
+    pub(crate) fn gains(&self) -> [HeadGains; MAX_DRAFTERS] {
         let gains = self.gains.lock().unwrap_or_else(PoisonError::into_inner);
-        gains.inherited()
+        gains.each_ref().map(HeadGains::inherited)
     }
 
     /// Takes over what the last request found that a drafter adds.
-    pub(crate) fn leave_gains(&self, gains: &HeadGains) {
-        *self.gains.lock().unwrap_or_else(PoisonError::into_inner) = *gains;
+    pub(crate) fn leave_gains(&self, drafter: usize, gains: &HeadGains) {
+        self.gains.lock().unwrap_or_else(PoisonError::into_inner)[drafter] = *gains;
     }
 
     /// Goes back to the weights that ship.
     pub(crate) fn forget(&self) {
         *self.sets.lock().unwrap_or_else(PoisonError::into_inner) = <_>::default();
-        self.leave_gains(&HeadGains::default());
+        *self.gains.lock().unwrap_or_else(PoisonError::into_inner) = <_>::default();
     }
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct HeadAnswer {
     pub(crate) named: Vec<(TokenId, f32)>,
     /// Levels up to this one: 1 for what follows the root.
     pub(crate) level: u16,
+    /// Who gave it.
+    pub(crate) drafter: usize,
     /// What its tokens are credited to where nobody else named them.
     pub(crate) origin: u16,
     /// Where that was, and what others offered there before this was known.
@@ -77,6 +79,7 @@ mod tests {
             likeliest: Answer::default(),
             named: Vec::new(),
             level,
+            drafter: 0,
             origin: 0,
             place: Place::new(level, 0.0, 0.0, 0.0),
         };
