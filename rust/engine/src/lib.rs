@@ -34,7 +34,9 @@ pub use costs::CostShape;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use forward::{BANNED, DraftAnswers, LogitRows, StepResults, TopTokens, Verdicts};
-pub use output::{CalibrationBin, Finish, Load, NUM_BINS, NetGain, RequestOutput, RequestStats};
+pub use output::{
+    CalibrationBin, DrafterLoad, Finish, Load, NUM_BINS, NetGain, RequestOutput, RequestStats,
+};
 pub use plan::packing::{DeviceShape, PackedStep, TileRows};
 pub use plan::{DraftPlan, Plan, RowKind};
 pub use request::{Request, StopFinder};

@@ -1,6 +1,7 @@
 //! What steps return.
 
 use spectrie_sampling::TokenLogprobs;
+use spectrie_types::sizes::MAX_DRAFTERS;
 use spectrie_types::{FinishKind, NUM_DROP_REASONS, NUM_SOURCES};
 
 /// Counts and durations of one attempt at a choice.
@@ -89,6 +90,17 @@ pub struct NetGain {
     pub high: f64,
 }
 
+/// What a drafter of the runner's was asked, and what that gains.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct DrafterLoad {
+    /// Levels that it was asked.
+    pub levels: u64,
+    /// Rows of those levels.
+    pub rows: u64,
+    /// What asking it gains, over steps held out from that alone; `None` until enough were.
+    pub gain: Option<NetGain>,
+}
+
 /// How busy the engine is. Counts of tokens, steps and preemptions are totals since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Load {
@@ -170,12 +182,14 @@ pub struct Load {
     pub holdout_ms_total: f64,
     /// What drafts gain; `None` until enough steps were held out.
     pub net_gain: Option<NetGain>,
-    /// Levels that a drafter of the runner's was asked.
+    /// Levels that drafters of the runner's were asked.
     pub head_levels: u64,
-    /// Rows that it was asked.
+    /// Rows that they were asked.
     pub head_rows: u64,
-    /// What asking it gains, over steps held out from that alone; `None` until enough were.
+    /// What asking the first of them gains, over steps held out from that alone; `None` until enough were.
     pub head_gain: Option<NetGain>,
+    /// The same of each, by their numbers, those that were given up too.
+    pub drafters: [Option<DrafterLoad>; MAX_DRAFTERS],
     /// Milliseconds that the longest step may take, at the speed of the machine now: a whole chunk at
     /// the end of the context, beside rows of as many requests as may run, which read the whole cache.
     pub longest_step_ms: f64,

@@ -1,5 +1,7 @@
 //! The key-value cache: its pages, the copies that are due, and who shares what.
 
+use spectrie_types::sizes::MAX_DRAFTERS;
+
 use super::draft_keys::DraftKeys;
 use super::features::Features;
 use super::pool::PagePool;
@@ -28,8 +30,8 @@ pub(crate) struct Cache {
     pub(super) written: Vec<(u64, u32)>,
     /// What the rows of a drafter need of others; `None` without one that reads features.
     pub(super) features: Option<Features>,
-    /// What a drafter has keys of; `None` without one that reads no features.
-    pub(super) draft_keys: Option<DraftKeys>,
+    /// What each drafter that reads no features has keys of.
+    pub(super) draft_keys: Vec<DraftKeys>,
 }
 
 /// How full the cache is, in pages.
@@ -52,7 +54,7 @@ impl Cache {
             pins: Vec::new(),
             written: Vec::new(),
             features: None,
-            draft_keys: None,
+            draft_keys: Vec::new(),
         }
     }
 
@@ -135,9 +137,11 @@ impl Cache {
         table.num_shared = prefix.pages.len();
         table.kv_len = table.num_shared * self.page_size();
         table.pages = prefix.pages;
-        let num_known = self.draft_keys.as_ref();
-        let num_known = num_known.map_or(0, |keys| keys.num_known(&table.pages));
-        table.num_drafted = num_known * self.page_size();
+        table.num_drafted = [0; MAX_DRAFTERS];
+        for keys in &self.draft_keys {
+            let num_tokens = keys.num_known(&table.pages) * self.page_size();
+            table.num_drafted[keys.drafter()] = num_tokens;
+        }
         let num_new = self.pages_for(num_tokens) - table.num_shared;
         let copied = reuse::longest_beginning(&self.pool, table, reusable, running)
             .filter(|&(page, _)| num_new + self.pool.num_idle_of(&[page]) <= self.num_available())
@@ -228,7 +232,7 @@ impl Cache {
             features.note_replaced(&replaced);
         }
         let page_size = self.page_size();
-        if let Some(keys) = &mut self.draft_keys {
+        for keys in &mut self.draft_keys {
             keys.note_shared(table, first, &replaced, page_size);
         }
     }
@@ -243,7 +247,7 @@ impl Cache {
         }
         table.kv_len = 0;
         table.num_shared = 0;
-        table.num_drafted = 0;
+        table.num_drafted = [0; MAX_DRAFTERS];
         table.moves.clear();
     }
 

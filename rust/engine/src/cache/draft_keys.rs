@@ -11,6 +11,8 @@ use super::table::PageTable;
 /// What the drafter has keys of.
 #[derive(Debug)]
 pub(crate) struct DraftKeys {
+    /// Its number.
+    drafter: usize,
     /// Of each page: whether of all of its tokens. It says nothing of pages that nobody can find.
     known: Vec<bool>,
 }
@@ -20,10 +22,16 @@ pub(crate) struct DraftKeys {
 pub(crate) struct Planned(HashSet<u32>);
 
 impl DraftKeys {
-    pub(super) fn new(num_pages: usize) -> Self {
+    pub(super) fn new(drafter: usize, num_pages: usize) -> Self {
         Self {
+            drafter,
             known: vec![false; num_pages],
         }
+    }
+
+    /// Whose account this is.
+    pub(super) fn drafter(&self) -> usize {
+        self.drafter
     }
 
     /// How many of `pages`, the beginning of a text, the drafter has all keys of.
@@ -47,16 +55,18 @@ impl DraftKeys {
             let page = table.pages[index];
             let is_other = replaced.iter().any(|&(_, other)| other == page);
             if !is_other {
-                self.known[page as usize] = table.num_drafted >= (index + 1) * page_size;
+                let end = (index + 1) * page_size;
+                self.known[page as usize] = table.num_drafted[self.drafter] >= end;
             } else if !self.known[page as usize] {
-                table.num_drafted = table.num_drafted.min(index * page_size);
+                let drafted = &mut table.num_drafted[self.drafter];
+                *drafted = (*drafted).min(index * page_size);
             }
         }
     }
 
     /// Where the first token of a request is that the drafter lacks keys of, or will lack when `planned` is done.
     fn start(&self, table: &PageTable, page_size: usize, planned: &Planned) -> usize {
-        let mut start = table.num_drafted;
+        let mut start = table.num_drafted[self.drafter];
         while start < table.kv_len {
             let index = start / page_size;
             let page = table.pages[index];
@@ -100,7 +110,8 @@ impl DraftKeys {
 
     /// Notes that there are keys of the tokens up to `end`.
     pub(super) fn note(&mut self, table: &mut PageTable, end: usize, page_size: usize) {
-        table.num_drafted = table.num_drafted.max(end);
+        let drafted = &mut table.num_drafted[self.drafter];
+        *drafted = (*drafted).max(end);
         // Others may hold those of a request that shares no more.
         for &page in &table.pages[..end / page_size] {
             self.known[page as usize] = true;

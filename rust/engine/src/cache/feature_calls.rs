@@ -5,11 +5,13 @@ use super::features::{FeatureCopies, Features};
 use super::table::PageTable;
 
 impl Cache {
-    /// Keeps features of up to so many running requests from now on, before any page was filled; `None`
+    /// Keeps features of up to so many running requests from now on, before any page was filled, or goes on to; `None`
     /// keeps none any more.
     pub(crate) fn keep_features(&mut self, max_running: Option<usize>) {
         let num_pages = self.pool.total();
-        self.features = max_running.map(|most| Features::new(num_pages, most));
+        let kept = self.features.take();
+        self.features =
+            max_running.map(|most| kept.unwrap_or_else(|| Features::new(num_pages, most)));
     }
 
     /// The row of the store with the feature of a request's last token; −1 where it is not known, `None`

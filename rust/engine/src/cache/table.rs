@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use spectrie_types::sizes::MAX_DRAFTERS;
+
 use super::features::Seat;
 use super::pool::FoundPages;
 
@@ -26,8 +28,8 @@ pub(crate) struct PageTable {
     pub(super) found: FoundPages,
     /// Where the feature of its last token is; `None` without a drafter, and while it waits.
     pub(super) seat: Option<Seat>,
-    /// Tokens from the first on of which a drafter that reads no features has keys in its pages.
-    pub(super) num_drafted: usize,
+    /// Tokens from the first on of which each drafter that reads no features has keys in its pages.
+    pub(super) num_drafted: [usize; MAX_DRAFTERS],
 }
 
 impl PageTable {
@@ -43,7 +45,7 @@ impl PageTable {
             moves: Vec::new(),
             found: FoundPages::default(),
             seat: None,
-            num_drafted: 0,
+            num_drafted: [0; MAX_DRAFTERS],
         }
     }
 

@@ -1,4 +1,4 @@
-//! A drafter that the runner calls between two forwards.
+//! Drafters that the runner calls between two forwards.
 
 use super::handle::Engine;
 use crate::error::EngineError;
@@ -7,7 +7,7 @@ use crate::plan::DraftPlan;
 use crate::speculation::DrafterInfo;
 
 impl Engine {
-    /// Drafts with answers of the runner's drafter too from now on; `None` does so no more. The runner
+    /// Drafts with answers of this drafter of the runner's alone from now on; `None` does so no more. The runner
     /// then keeps features as plans say.
     ///
     /// # Errors
@@ -17,7 +17,17 @@ impl Engine {
         self.shared.core()?.set_drafter(drafter)
     }
 
-    /// Prices what the drafter adds to every forward, asked or not: `upkeep_ms` to one of one row. Its gain is
+    /// Drafts with answers of one more drafter of the runner's from now on; gives its number, which counts from 0.
+    /// A step asks about each request the one that is worth most there.
+    ///
+    /// # Errors
+    /// As [`Self::set_drafter`]; [`EngineError::Config`] too for more than
+    /// [`MAX_DRAFTERS`](spectrie_types::sizes::MAX_DRAFTERS).
+    pub fn add_drafter(&self, drafter: DrafterInfo) -> Result<usize, EngineError> {
+        self.shared.core()?.add_drafter(drafter)
+    }
+
+    /// Prices what the drafter that was added last adds to every forward, asked or not: `upkeep_ms` to one of one row. Its gain is
     /// then told over steps without it; no effect without a drafter.
     ///
     /// # Errors
@@ -34,7 +44,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What the drafter is asked next, at time `now_s`, before the plan; `None` when nothing is worth
+    /// What a drafter is asked next, at time `now_s`, before the plan; `None` when nothing is worth
     /// asking. Answer it with [`Self::draft_results`] and ask again until there is none; then comes
     /// [`Self::plan`].
     ///
@@ -65,7 +75,7 @@ impl Engine {
         core.draft_results(answers, elapsed_ms)
     }
 
-    /// Goes on without the drafter, which failed on the last draft plan. No request ends by that.
+    /// Goes on without the drafter that failed on the last draft plan. No request ends by that.
     ///
     /// # Errors
     /// [`EngineError::NoLevel`].
@@ -74,7 +84,7 @@ impl Engine {
         core.draft_failed()
     }
 
-    /// What the drafter is to do before any forward that no plan asked for, which takes the features of the
+    /// What drafters are to do before any forward that no plan asked for, which takes the features of the
     /// last one away: a level without rows, for its copies alone. Call [`Self::features_copied`] then, and
     /// only then [`Self::scratch_pages`]: pages whose features were not copied cannot be gone on from.
     /// `None` when there is nothing to copy.

@@ -7,9 +7,11 @@
 /// that of its parent row, in the first level that of the request's last committed token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DraftPlan {
+    /// Which drafter is asked, by its number; its copies are for all of them.
+    pub drafter: usize,
     /// Counts from 1. Rows of the first have no parents, those of others have parents in the level before.
     pub level: usize,
-    /// Number of the first row among all rows of this step.
+    /// Number of the first row among all that this drafter is asked in this step.
     pub row_index: usize,
     /// Token of each row, \[R\].
     pub row_token: Vec<i32>,

@@ -1,4 +1,4 @@
-//! The levels of a drafter before a plan.
+//! The drafters, and their levels before a plan.
 
 use super::composition::{Prepared, candidates};
 use super::scheduler::Scheduler;
@@ -6,7 +6,8 @@ use crate::cache::Planned;
 use crate::error::EngineError;
 use crate::forward::DraftAnswers;
 use crate::plan::DraftPlan;
-use crate::speculation::{LevelRow, Reach};
+use crate::request_key::RequestKey;
+use crate::speculation::{DrafterInfo, LevelRow, Questions, Reach};
 
 impl Scheduler {
     /// Whether there is a drafter that the runner calls.
@@ -14,11 +15,51 @@ impl Scheduler {
         self.speculator.has_drafter()
     }
 
+    /// Drafts from what this drafter alone answers from now on, before the first step, or from none.
+    pub(crate) fn set_drafter(&mut self, drafter: Option<DrafterInfo>) -> Result<(), EngineError> {
+        self.check_between_steps()?;
+        if drafter.is_some() && self.flight.last_plan_id() > 0 {
+            return Err(EngineError::DrafterTooLate);
+        }
+        for number in self.speculator.drafters() {
+            self.speculator.give_up_drafter(number);
+        }
+        self.keep_for_drafters();
+        if let Some(drafter) = drafter {
+            self.add_drafter(drafter)?;
+        }
+        Ok(())
+    }
+
+    /// Drafts from what this drafter answers too from now on, before the first step; gives its number.
+    pub(crate) fn add_drafter(&mut self, drafter: DrafterInfo) -> Result<usize, EngineError> {
+        self.check_between_steps()?;
+        if self.flight.last_plan_id() > 0 {
+            return Err(EngineError::DrafterTooLate);
+        }
+        let number = self.speculator.add_drafter(drafter)?;
+        self.keep_for_drafters();
+        Ok(number)
+    }
+
+    fn check_between_steps(&self) -> Result<(), EngineError> {
+        self.flight.check_closed()?;
+        self.check_answered()
+    }
+
+    /// Has the cache keep account of what the drafters need that there are now.
+    fn keep_for_drafters(&mut self) {
+        let max_running = self.admission.config().max_running;
+        let reads = !self.speculator.drafters_reading(true).is_empty();
+        self.cache.keep_features(reads.then_some(max_running));
+        let making = self.speculator.drafters_reading(false);
+        self.cache.keep_draft_keys(&making);
+    }
+
     /// The next level that a drafter is asked before the plan; `None` when there is none, or none that is
     /// worth its time.
     pub(crate) fn draft_plan(&mut self, now_s: f64) -> Result<Option<DraftPlan>, EngineError> {
-        self.flight.check_closed()?;
-        self.check_answered()?;
+        self.check_between_steps()?;
         if !self.speculator.has_drafter() {
             return Ok(None);
         }
@@ -54,10 +95,11 @@ impl Scheduler {
             clock,
         )?;
         drop(candidates);
+        let drafter = questions.drafter().unwrap_or_default();
         self.cache.note_features_copied();
         for (key, end) in prepared.fills.drain(..) {
             if let Some(sequence) = self.running.get_mut(&key) {
-                self.cache.note_keys(&mut sequence.table, end);
+                self.cache.note_keys(drafter, &mut sequence.table, end);
             }
         }
         Ok(())
@@ -66,11 +108,15 @@ impl Scheduler {
     /// Gives up a drafter whose level failed. No request ends, but all that run restart from what was
     /// shared: copies that they rest on may not have been done.
     pub(crate) fn draft_failed(&mut self) -> Result<(), EngineError> {
-        if self.prepared.take().is_none() {
-            return Err(EngineError::NoLevel);
-        }
+        let prepared = self.prepared.take().ok_or(EngineError::NoLevel)?;
+        let questions = prepared.questions.as_ref();
+        let failed = questions.and_then(Questions::drafter);
         self.restart_all();
-        self.set_drafter(None)
+        if let Some(failed) = failed {
+            self.speculator.give_up_drafter(failed);
+        }
+        self.keep_for_drafters();
+        Ok(())
     }
 
     /// Checks that no level waits for its answers.
@@ -88,10 +134,11 @@ impl Scheduler {
     /// A level without rows, whose copies keep the features of the last forward where another one is to
     /// come before the next step; `None` when there are none to keep.
     pub(crate) fn feature_plan(&mut self) -> Result<Option<DraftPlan>, EngineError> {
-        self.flight.check_closed()?;
-        self.check_answered()?;
+        self.check_between_steps()?;
+        let drafter = self.speculator.drafters_reading(true).first().copied();
         let due = self.cache.take_feature_copies();
         Ok((!due.is_empty()).then(|| DraftPlan {
+            drafter: drafter.unwrap_or_default(),
             level: 1,
             page_indptr: vec![0],
             scored_indptr: vec![0],
@@ -102,7 +149,7 @@ impl Scheduler {
         }))
     }
 
-    /// Prices what the drafter adds to every forward.
+    /// Prices what the drafter that was added last adds to every forward.
     pub(crate) fn set_drafter_upkeep(&mut self, upkeep_ms: f64) {
         self.speculator.set_drafter_upkeep(upkeep_ms);
     }
@@ -119,29 +166,13 @@ impl Scheduler {
 
     fn open_level(&mut self, prepared: &mut Prepared) -> Option<DraftPlan> {
         let (step, chunk) = (self.flight.last_plan_id(), prepared.chunks.size);
-        // Guests send no drafts.
-        let known = prepared.decoding.iter().map(|key| {
-            let sequence = self.running.get(key).filter(|one| !one.is_guest)?;
-            if !self
-                .speculator
-                .may_draft_from_head(sequence.table.namespace())
-            {
-                return None;
-            }
-            // A drafter that reads no features has none kept.
-            let row = self.cache.feature_row(&sequence.table);
-            row.map_or(Some(-1), |row| (row >= 0).then_some(row))
-        });
-        let features: Vec<Option<i32>> = known.collect();
-        let reaches = prepared.decoding.iter().zip(&features);
-        let reaches = reaches.map(|(key, feature)| {
-            let sequence = self.running.get(key);
-            Reach {
-                may_ask: feature.is_some(),
-                num_missing: sequence.map_or(0, |one| self.cache.num_undrafted(&one.table)),
-            }
-        });
-        let reaches: Vec<Reach> = reaches.collect();
+        let mut reaches: Vec<Vec<Reach>> = Vec::new();
+        for drafter in self.speculator.drafters() {
+            // One that was given up reaches none.
+            reaches.resize_with(drafter, Vec::new);
+            let reach = |key: &RequestKey| self.reach(drafter, *key);
+            reaches.push(prepared.decoding.iter().map(reach).collect());
+        }
         let mut candidates = candidates(&mut self.running, &prepared.decoding, &self.pacing);
         let (speculator, clock) = (&mut self.speculator, self.upkeep.clock());
         let mut questions = match prepared.questions.take() {
@@ -152,11 +183,41 @@ impl Scheduler {
         drop(candidates);
         let questions = prepared.questions.insert(questions);
         questions.open()?;
-        Some(self.level_plan(prepared, &features))
+        Some(self.level_plan(prepared))
+    }
+
+    /// What a drafter may be asked about a request.
+    fn reach(&self, drafter: usize, key: RequestKey) -> Reach {
+        // Guests send no drafts.
+        let sequence = self.running.get(&key).filter(|one| !one.is_guest);
+        let first = sequence.map(|one| {
+            let namespace = one.table.namespace();
+            self.speculator.first_drafter_for(namespace)
+        });
+        Reach {
+            may_ask: self.feature(drafter, key).is_some(),
+            num_missing: sequence.map_or(0, |one| self.cache.num_undrafted(drafter, &one.table)),
+            is_first: first == Some(Some(drafter)),
+        }
+    }
+
+    /// The row of the store with the feature that a drafter takes of a request, −1 where it reads none; `None` where
+    /// the request may not ask it, or the feature is not known.
+    fn feature(&self, drafter: usize, key: RequestKey) -> Option<i32> {
+        let sequence = self.running.get(&key).filter(|one| !one.is_guest)?;
+        let namespace = sequence.table.namespace();
+        if !self.speculator.may_draft_from(drafter, namespace) {
+            return None;
+        }
+        if !self.speculator.drafters_reading(true).contains(&drafter) {
+            return Some(-1);
+        }
+        let row = self.cache.feature_row(&sequence.table);
+        row.filter(|&row| row >= 0)
     }
 
     /// The arrays of the open level.
-    fn level_plan(&mut self, prepared: &mut Prepared, features: &[Option<i32>]) -> DraftPlan {
+    fn level_plan(&mut self, prepared: &mut Prepared) -> DraftPlan {
         let Prepared {
             questions,
             decoding,
@@ -164,7 +225,10 @@ impl Scheduler {
             ..
         } = prepared;
         let open = questions.as_ref().and_then(|one| one.open());
+        let drafter = questions.as_ref().and_then(Questions::drafter);
+        let drafter = drafter.unwrap_or_default();
         let mut plan = DraftPlan {
+            drafter,
             page_indptr: vec![0],
             scored_indptr: vec![0],
             fill_indptr: vec![0],
@@ -183,12 +247,14 @@ impl Scheduler {
             let kv_len = sequence.kv_len();
             let pages = &table.pages()[..self.cache.pages_for(kv_len)];
             plan.request_kv_len.push(kv_len as i32);
-            plan.request_feature.push(features[candidate].unwrap_or(-1));
+            plan.request_feature
+                .push(self.feature(drafter, key).unwrap_or(-1));
             plan.page_ids.extend(pages.iter().map(|&page| page as i32));
             plan.page_indptr.push(plan.page_ids.len() as i32);
             let fill = open.fills.iter().find(|one| one.candidate == candidate);
             let fill = fill.map_or(kv_len..kv_len, |fill| {
-                self.cache.plan_keys(table, fill.most, &mut planned)
+                self.cache
+                    .plan_keys(drafter, table, fill.most, &mut planned)
             });
             if open.level == 1 {
                 fills.push((key, fill.end));

@@ -25,7 +25,7 @@ use crate::plan::packing::{DeviceShape, PackedStep, TileRows};
 use crate::request::Request;
 use crate::request_key::RequestKey;
 use crate::sequence::Sequence;
-use crate::speculation::{DrafterInfo, SentTree, Speculator, Trial};
+use crate::speculation::{SentTree, Speculator, Trial};
 
 /// Single-threaded; every call that needs the time is given it.
 #[derive(Debug)]
@@ -118,21 +118,6 @@ impl Scheduler {
     /// Replaces what forwards are thought to cost.
     pub(crate) fn set_costs(&mut self, costs: CostCurve) {
         self.speculator.set_costs(costs);
-    }
-
-    /// Drafts from what the runner's drafter answers from now on, before the first step, or no more.
-    pub(crate) fn set_drafter(&mut self, drafter: Option<DrafterInfo>) -> Result<(), EngineError> {
-        self.flight.check_closed()?;
-        self.check_answered()?;
-        if drafter.is_some() && self.flight.last_plan_id() > 0 {
-            return Err(EngineError::DrafterTooLate);
-        }
-        let max_running = self.admission.config().max_running;
-        let needing = drafter.as_ref().filter(|one| one.needs_features);
-        self.cache.keep_features(needing.map(|_| max_running));
-        let is_model = drafter.is_some() && needing.is_none();
-        self.cache.keep_draft_keys(is_model);
-        self.speculator.set_drafter(drafter)
     }
 
     /// Up to `count` pages that hold nothing until the next plan.

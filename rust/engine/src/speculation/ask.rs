@@ -128,7 +128,7 @@ impl Speculator {
 
     /// Charges a drafter that is tried on the candidate at `index` with what asking that took.
     fn note_tried(&mut self, question: &Question, index: usize, took_ms: f64) {
-        let heads = self.heads.as_mut();
+        let heads = self.drafters.tried_mut();
         if let Some(heads) = heads.filter(|_| question.probed == Some(index)) {
             heads.spend(took_ms);
         }

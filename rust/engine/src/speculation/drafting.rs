@@ -220,6 +220,13 @@ impl Drafting {
         self.drafter = Some(drafter);
     }
 
+    /// Gives a drafter of the runner's the turn to be asked about this request.
+    pub(super) fn turn_to(&mut self, number: usize) {
+        if let Some(drafter) = &mut self.drafter {
+            drafter.turn_to(number);
+        }
+    }
+
     /// Nodes of the last draft that a drafter of the runner's may be asked about at a level.
     pub(super) fn frontier(&self, level: u16, price: f32) -> Vec<Inquiry> {
         let drafter = self.drafter.as_ref();

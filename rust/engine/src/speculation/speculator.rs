@@ -10,14 +10,13 @@ use super::asking::{Asking, Helpers, MeanMs, Sharing};
 use super::budget::Purchase;
 use super::drafting::Drafting;
 use super::gain::{Calibration, Gain, Outcome, Trial};
-use super::heads::{DrafterInfo, Heads};
+use super::heads::Drafters;
 use super::step::{self, Candidate, Offer, Round, StepDrafts};
 use super::tiers::Tiers;
 use super::tree::SentTree;
 use crate::clock::Clock;
 use crate::config::EngineConfig;
 use crate::costs::{CostCurve, ForwardSize};
-use crate::error::EngineError;
 use crate::output::Load;
 use crate::request::Request;
 
@@ -41,8 +40,8 @@ pub(crate) struct Speculator {
     /// What a question takes of the thread that answers it.
     pub(super) question: MeanMs,
     pub(super) helpers: Helpers,
-    /// `None` without a drafter that reads the model's features.
-    pub(super) heads: Option<Heads>,
+    /// Those that the runner calls.
+    pub(super) drafters: Drafters,
     pub(super) sharing: Sharing,
 }
 
@@ -97,7 +96,7 @@ impl Speculator {
             totals: Totals::default(),
             question: MeanMs::default(),
             helpers: Helpers::default(),
-            heads: None,
+            drafters: Drafters::default(),
             sharing: Sharing::default(),
         }
     }
@@ -116,12 +115,6 @@ impl Speculator {
     /// Replaces what forwards are thought to cost.
     pub(crate) fn set_costs(&mut self, costs: CostCurve) {
         self.costs = costs;
-    }
-
-    /// Replaces the drafter that reads the model's features.
-    pub(crate) fn set_drafter(&mut self, drafter: Option<DrafterInfo>) -> Result<(), EngineError> {
-        self.heads = drafter.map(Heads::new).transpose()?;
-        Ok(())
     }
 
     /// What forwards cost.
@@ -289,10 +282,8 @@ impl Speculator {
     /// Takes what a step emitted, and its time, for evidence of what drafts gain.
     pub(crate) fn end_step(&mut self, ended: &EndedStep) {
         self.tiers.end_step();
-        if let Some(heads) = &mut self.heads {
-            let is_offered = ended.trial == Some(Trial::Offered);
-            heads.end_step(is_offered, ended.num_tokens, ended.milliseconds);
-        }
+        let is_offered = ended.trial == Some(Trial::Offered);
+        (self.drafters).end_step(is_offered, ended.num_tokens, ended.milliseconds);
         let Some(trial) = ended.trial else {
             self.gain.end_step(None);
             return;
@@ -326,8 +317,6 @@ impl Speculator {
         load.draft_seconds = self.totals.draft_seconds;
         self.calibration.report(load);
         self.gain.report(load);
-        if let Some(heads) = &self.heads {
-            heads.report(load);
-        }
+        self.drafters.report(load);
     }
 }

@@ -1,6 +1,7 @@
 //! Drafters that the runner calls, and whether their answers are worth their time.
 
 mod chosen;
+mod drafters;
 mod fills;
 #[expect(
     clippy::module_inception,
@@ -8,13 +9,16 @@ mod fills;
 )]
 mod heads;
 mod info;
+mod later;
 mod level_costs;
 mod levels;
 mod probing;
+#[cfg(test)]
+mod tests;
 mod wish;
 
 pub(super) use chosen::{Chosen, Why};
-pub(super) use heads::Heads;
+pub(super) use drafters::Drafters;
 pub use info::DrafterInfo;
 pub(crate) use levels::LevelRow;
 pub(super) use levels::{LevelRows, Levels, likeliest};

@@ -4,22 +4,26 @@ use std::sync::Arc;
 
 use spectrie_trie::{DraftTree, Inquiry};
 
-use super::bid::{self, Bid};
-use super::budget;
-use super::gain::Trial;
-use super::heads::{Chosen, LevelRow, LevelRows, Levels, Missing, Why, Wish, likeliest};
-use super::speculator::Speculator;
-use super::step::{Candidate, Offer, Round, StepDrafts};
+use super::super::bid::{self, Bid};
+use super::super::budget;
+use super::super::gain::Trial;
+use super::super::heads::{Chosen, LevelRow, LevelRows, Levels, Why, Wish, likeliest};
+use super::super::speculator::Speculator;
+use super::super::step::{Candidate, Offer, Round, StepDrafts};
+use super::turns::Turns;
+use super::wishes::{Reach, wishes};
 use crate::clock::Clock;
 use crate::costs::ForwardSize;
 use crate::error::EngineError;
 use crate::forward::DraftAnswers;
 
-/// A step in which a drafter may be asked: what requests offer so far, and its levels.
+/// A step in which drafters may be asked: what requests offer so far, whose turn it is, and the levels.
 #[derive(Debug)]
 pub(crate) struct Questions {
-    round: Round,
-    levels: Levels,
+    pub(super) round: Round,
+    pub(super) turns: Turns,
+    /// Those of the turn.
+    pub(super) levels: Levels,
 }
 
 /// Rows by which a step is thought longer, to price one.
@@ -27,20 +31,11 @@ const ROWS_MORE: usize = 4;
 
 /// What tokens and rows are worth in a step.
 #[derive(Debug, Clone, Copy)]
-struct Worth {
+pub(super) struct Worth {
     /// Milliseconds that the step takes for each of its tokens.
-    ms_per_token: f64,
+    pub(super) ms_per_token: f64,
     /// Accepted tokens that a further row costs.
-    row_price: f32,
-}
-
-/// What is known of a request before a drafter is asked about it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reach {
-    /// Whether it may be asked.
-    pub(crate) may_ask: bool,
-    /// Committed tokens that the drafter is to make keys of first.
-    pub(crate) num_missing: usize,
+    pub(super) row_price: f32,
 }
 
 impl Questions {
@@ -48,33 +43,21 @@ impl Questions {
     pub(crate) fn open(&self) -> Option<&LevelRows> {
         self.levels.open()
     }
+
+    /// The drafter whose turn it is, by its number.
+    pub(crate) fn drafter(&self) -> Option<usize> {
+        self.turns.now()
+    }
 }
 
 impl Speculator {
-    /// Whether there is a drafter that the runner calls.
-    pub(crate) fn has_drafter(&self) -> bool {
-        self.heads.is_some()
-    }
-
-    /// Prices what a drafter adds to every forward.
-    pub(crate) fn set_drafter_upkeep(&mut self, upkeep_ms: f64) {
-        if let Some(heads) = &mut self.heads {
-            heads.set_upkeep(upkeep_ms);
-        }
-    }
-
-    /// Whether requests of this namespace may draft from the runner's drafter.
-    pub(crate) fn may_draft_from_head(&self, namespace: &str) -> bool {
-        let heads = self.heads.as_ref();
-        heads.is_some_and(|heads| heads.is_for(namespace))
-    }
-
-    /// Asks the decoding requests for what they offer before a drafter is asked; `reaches` are theirs.
+    /// Asks the decoding requests for what they offer before drafters are asked; `reaches` are theirs, for each
+    /// drafter.
     pub(crate) fn begin_questions(
         &mut self,
         step: u64,
         candidates: &mut [Candidate<'_>],
-        reaches: &[Reach],
+        reaches: &[Vec<Reach>],
         chunk: ForwardSize,
         clock: &Arc<dyn Clock>,
     ) -> Questions {
@@ -83,60 +66,111 @@ impl Speculator {
             .costs
             .milliseconds(self.base_rows(candidates, chunk).whole());
         let all_rest = self.trial(step, candidates.len()) == Trial::Resting;
-        let (mut is_open, mut probed) = (false, None);
-        if let Some(heads) = &mut self.heads {
-            is_open = heads.begin_step(step, every, step_ms);
-            let open = candidates.iter().zip(reaches).enumerate();
-            let open = open.filter(|(_, (one, reach))| reach.may_ask && !one.is_fixed());
-            let open: Vec<usize> = open.map(|(index, _)| index).collect();
-            probed = heads.probed(open.len(), all_rest).map(|turn| open[turn]);
+        let mut turns = Turns::new(candidates.len());
+        let (mut open, mut tried) = (Vec::new(), None);
+        for drafter in self.drafters.in_turn() {
+            let Some(heads) = self.drafters.get_mut(drafter) else {
+                continue;
+            };
+            if heads.begin_step(step, every, step_ms) {
+                open.push(drafter);
+            }
+            if tried.is_some() {
+                continue;
+            }
+            let some = candidates.iter().zip(&reaches[drafter]).enumerate();
+            let some = some.filter(|(_, (one, reach))| reach.may_ask && !one.is_fixed());
+            let some: Vec<usize> = some.map(|(index, _)| index).collect();
+            tried = heads
+                .probed(some.len(), all_rest)
+                .map(|turn| (drafter, some[turn]));
         }
+        if let Some((drafter, candidate)) = tried {
+            self.drafters.note_tried(drafter);
+            turns.set_tried(drafter, candidate);
+        }
+        let probed = tried.map(|(_, candidate)| candidate);
         let round = self.ask_all(step, candidates, chunk, probed, clock);
         let may_pay = round.question.min_value.is_some();
         let is_tried = round.trial == Trial::Resting && round.question.probed.is_some();
-        let is_bought = is_open && may_pay && (round.trial == Trial::Offered || is_tried);
         let tier = round.question.tier;
-        let asks =
-            |(one, reach): (&Candidate<'_>, &Reach)| reach.may_ask && one.fixed_rows(1, tier) > 0;
-        let has_fixed = self.has_drafter() && candidates.iter().zip(reaches).any(asks);
+        for drafter in self.drafters.numbers() {
+            let may_buy = round.trial == Trial::Offered
+                || (is_tried && tried.is_some_and(|(tried, _)| tried == drafter));
+            let buys = open.contains(&drafter) && may_pay && may_buy;
+            let asks = |(one, reach): (&Candidate<'_>, &Reach)| {
+                reach.may_ask && reach.is_first && one.fixed_rows(1, tier) > 0
+            };
+            if buys || candidates.iter().zip(&reaches[drafter]).any(asks) {
+                turns.add(drafter, buys);
+            }
+        }
         let levels = Levels {
-            is_over: !(is_bought || has_fixed),
-            is_bought_over: !is_bought,
+            is_over: true,
             row_of: vec![Vec::new(); candidates.len()],
             took_ms: vec![0.0; candidates.len()],
             ..Levels::default()
         };
-        Questions { round, levels }
+        Questions {
+            round,
+            turns,
+            levels,
+        }
     }
 
-    /// Opens the next level, if one is worth its time; `reaches` are those of the candidates.
+    /// Opens the next level, if one of a drafter is worth its time; `reaches` are those of the candidates, for
+    /// each drafter.
     pub(crate) fn next_level(
         &mut self,
         questions: &mut Questions,
         candidates: &mut [Candidate<'_>],
-        reaches: &[Reach],
+        reaches: &[Vec<Reach>],
+    ) {
+        while questions.levels.open.is_none() {
+            if questions.levels.is_over && !self.begin_turn(questions, candidates, reaches) {
+                return;
+            }
+            self.open_level(questions, candidates, reaches);
+        }
+    }
+
+    /// Opens the next level of the turn, or ends the turn.
+    fn open_level(
+        &mut self,
+        questions: &mut Questions,
+        candidates: &mut [Candidate<'_>],
+        reaches: &[Vec<Reach>],
     ) {
         let Worth {
             ms_per_token,
             row_price,
-        } = self.worth(&questions.round);
-        let Some(heads) = &mut self.heads else { return };
-        let levels = &mut questions.levels;
-        if levels.is_over || levels.open.is_some() {
+        } = self.worth(questions);
+        let Questions {
+            round,
+            turns,
+            levels,
+        } = questions;
+        let drafter = turns.now().unwrap_or_default();
+        let Some(heads) = self.drafters.get_mut(drafter) else {
+            levels.is_over = true;
             return;
-        }
+        };
+        let reaches = &reaches[drafter];
         let level = levels.num_answered + 1;
         let most = heads.max_rows().saturating_sub(levels.num_rows);
         if level > heads.max_levels() || most == 0 {
             levels.is_over = true;
             return;
         }
-        let tier = questions.round.question.tier;
+        let tier = round.question.tier;
         let is_bought_over = levels.is_bought_over;
-        let rows = |candidate: &Candidate<'_>| {
-            if candidate.is_fixed() {
-                candidate.fixed_rows(level, tier)
-            } else if is_bought_over {
+        let rows = |index: usize, candidate: &Candidate<'_>| {
+            let is_other = turns.only().is_some_and(|only| only != index);
+            if !turns.may_ask(index) {
+                0
+            } else if candidate.is_fixed() {
+                usize::from(reaches[index].is_first) * candidate.fixed_rows(level, tier)
+            } else if is_bought_over || is_other {
                 0
             } else {
                 usize::MAX
@@ -145,13 +179,13 @@ impl Speculator {
         let wishes = wishes(level, row_price, rows, candidates, reaches);
         let is_fixed = |wish: &Wish| candidates[wish.candidate].is_fixed();
         let (fixed, wishes) = wishes.into_iter().partition(is_fixed);
-        let is_tried = questions.round.question.is_plain;
+        let is_tried = round.question.is_plain;
         let fixed = heads.fixed(fixed, most);
         let num_fixed = fixed.as_ref().map_or(0, |fixed| fixed.wishes.len());
         let left = most - num_fixed;
         let bought = if levels.is_bought_over || left == 0 {
             None
-        } else if is_tried {
+        } else if is_tried || (turns.only().is_some() && level == 1) {
             heads.try_one(wishes, left, ms_per_token)
         } else {
             heads.choose(level, wishes, left, ms_per_token)
@@ -167,7 +201,6 @@ impl Speculator {
             candidate, inquiry, ..
         }) = tried.and_then(|tried| tried.wishes.first())
         {
-            let round = &questions.round;
             let promise = f64::from(inquiry.gain);
             if promise * ms_per_token > heads.price_ms(1, 1)
                 && (self.gain).wake(round.question.step, round.base.decoding, promise)
@@ -189,6 +222,9 @@ impl Speculator {
             return;
         };
         heads.count(chosen.len());
+        for wish in &chosen {
+            turns.note_asked(wish.candidate);
+        }
         // Those of a request together, in the order of its answers.
         chosen.sort_by_key(|wish| (wish.candidate, wish.inquiry.parent));
         let row_of = &levels.row_of;
@@ -222,10 +258,16 @@ impl Speculator {
         elapsed_ms: f64,
         clock: &Arc<dyn Clock>,
     ) -> Result<(), EngineError> {
-        let (Some(heads), Questions { round, levels }) = (&mut self.heads, questions) else {
-            return Ok(());
-        };
+        let Questions {
+            round,
+            turns,
+            levels,
+        } = questions;
         let Some(open) = &levels.open else {
+            return Err(EngineError::NoLevel);
+        };
+        let heads = turns.now().and_then(|now| self.drafters.get_mut(now));
+        let Some(heads) = heads else {
             return Err(EngineError::NoLevel);
         };
         open.check(answers, self.config.vocabulary_size)?;
@@ -313,7 +355,8 @@ impl Speculator {
     }
 
     /// What tokens and rows are worth beside the drafts that the step would buy now.
-    fn worth(&self, round: &Round) -> Worth {
+    pub(super) fn worth(&self, questions: &Questions) -> Worth {
+        let round = &questions.round;
         let offers = round.offers.iter().filter(|offer| !offer.is_fixed());
         let mut bids: Vec<Bid> = offers.flat_map(Offer::bids).copied().collect();
         bid::sort(&mut bids);
@@ -331,37 +374,4 @@ impl Speculator {
             row_price: (more_ms / ROWS_MORE as f64 / ms_per_token) as f32,
         }
     }
-}
-
-/// What the candidates would have a drafter asked at `level`, each about as many nodes as `rows` says at most.
-fn wishes(
-    level: usize,
-    row_price: f32,
-    rows: impl Fn(&Candidate<'_>) -> usize,
-    candidates: &[Candidate<'_>],
-    reaches: &[Reach],
-) -> Vec<Wish> {
-    let mut wishes = Vec::new();
-    for (index, candidate) in candidates.iter().enumerate() {
-        let (reach, rows) = (reaches[index], rows(candidate));
-        let may_ask = reach.may_ask && candidate.drafting.is_asked;
-        if rows == 0 || !may_ask || candidate.max_depth() < level {
-            continue;
-        }
-        let missing = Missing {
-            total: if level == 1 { reach.num_missing } else { 0 },
-            fresh: candidate.drafting.num_fresh(),
-        };
-        let mut frontier = candidate.drafting.frontier(level as u16, row_price);
-        if frontier.len() > rows {
-            frontier.sort_by(|a, b| b.gain.total_cmp(&a.gain));
-            frontier.truncate(rows);
-        }
-        wishes.extend(frontier.into_iter().map(|inquiry| Wish {
-            candidate: index,
-            inquiry,
-            missing,
-        }));
-    }
-    wishes
 }

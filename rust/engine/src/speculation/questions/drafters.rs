@@ -1,0 +1,50 @@
+//! What others ask of the drafters that the runner calls.
+
+use super::super::heads::DrafterInfo;
+use super::super::speculator::Speculator;
+use crate::error::EngineError;
+
+impl Speculator {
+    /// Whether there is a drafter that the runner calls.
+    pub(crate) fn has_drafter(&self) -> bool {
+        !self.drafters.numbers().is_empty()
+    }
+
+    /// Adds a drafter that the runner calls; gives its number.
+    pub(crate) fn add_drafter(&mut self, drafter: DrafterInfo) -> Result<usize, EngineError> {
+        self.drafters.add(drafter)
+    }
+
+    /// Goes on without a drafter.
+    pub(crate) fn give_up_drafter(&mut self, number: usize) {
+        self.drafters.give_up(number);
+    }
+
+    /// Drafters that may be asked, by their numbers.
+    pub(crate) fn drafters(&self) -> Vec<usize> {
+        self.drafters.numbers()
+    }
+
+    /// Those that read the model's features, or those that do not.
+    pub(crate) fn drafters_reading(&self, features: bool) -> Vec<usize> {
+        self.drafters.reading(features)
+    }
+
+    /// Prices what the drafter that was added last adds to every forward.
+    pub(crate) fn set_drafter_upkeep(&mut self, upkeep_ms: f64) {
+        if let Some(heads) = self.drafters.last_mut() {
+            heads.set_upkeep(upkeep_ms);
+        }
+    }
+
+    /// Whether requests of this namespace may draft from a drafter.
+    pub(crate) fn may_draft_from(&self, drafter: usize, namespace: &str) -> bool {
+        let heads = self.drafters.get(drafter);
+        heads.is_some_and(|heads| heads.is_for(namespace))
+    }
+
+    /// The first drafter that requests of this namespace may draft from.
+    pub(crate) fn first_drafter_for(&self, namespace: &str) -> Option<usize> {
+        self.drafters.first_for(namespace)
+    }
+}
