@@ -18,6 +18,9 @@ pub(super) struct Counts {
     pub(super) levels: u64,
     pub(super) deep_levels: u64,
     pub(super) heads_given_up: u64,
+    pub(super) given_up_beside_others: u64,
+    /// Levels behind one of another drafter in the same step.
+    pub(super) turns: u64,
     /// Steps of engines while they had a head.
     pub(super) steps_with_head: u64,
     /// Answers that were refused.
@@ -44,6 +47,8 @@ impl Counts {
         self.levels += other.levels;
         self.deep_levels += other.deep_levels;
         self.heads_given_up += other.heads_given_up;
+        self.given_up_beside_others += other.given_up_beside_others;
+        self.turns += other.turns;
         self.steps_with_head += other.steps_with_head;
         self.refused_answers += other.refused_answers;
         self.from_head += other.from_head;

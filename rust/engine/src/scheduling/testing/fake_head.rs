@@ -22,6 +22,10 @@ pub(super) struct FakeHead {
     store: Vec<u64>,
     last_forward: Vec<u64>,
     pub(super) info: DrafterInfo,
+    /// Its number among the drafters.
+    pub(super) number: usize,
+    /// Whether others of its engine read features.
+    others_read: bool,
     /// Whether one of its levels may fail.
     pub(super) may_fail: bool,
     /// Events, to check that the traffic reached them: features taken from a page, and rows computed
@@ -39,7 +43,13 @@ fn after(text: u64, token: i32) -> u64 {
 }
 
 impl FakeHead {
-    pub(super) fn new(scheduler: &Scheduler, info: DrafterInfo, may_fail: bool) -> Self {
+    pub(super) fn new(
+        scheduler: &Scheduler,
+        info: DrafterInfo,
+        number: usize,
+        others_read: bool,
+        may_fail: bool,
+    ) -> Self {
         let config = scheduler.admission.config();
         let num_slots = config.num_pages * config.page_size;
         Self {
@@ -48,6 +58,8 @@ impl FakeHead {
             store: vec![POISON; config.num_pages + config.max_running],
             last_forward: Vec::new(),
             info,
+            number,
+            others_read,
             may_fail,
             num_from_pages: 0,
             num_recomputed: 0,
@@ -65,10 +77,13 @@ impl FakeHead {
     /// What comes before every call.
     fn copy(&mut self, kv: [&[i32]; 2], moves: &[[i32; 2]], copies: &[[i32; 2]]) {
         let num_ordered = moves.len() + copies.len();
-        assert!(self.info.needs_features || num_ordered == 0);
+        assert!(self.info.needs_features || self.others_read || num_ordered == 0);
         for (&from, &to) in kv[0].iter().zip(kv[1]) {
             self.texts[to as usize] = self.texts[from as usize];
             self.keys[to as usize] = self.keys[from as usize];
+        }
+        if !self.info.needs_features {
+            return;
         }
         for &[from, to] in moves {
             self.store[to as usize] = self.last_forward[from as usize];
@@ -85,10 +100,16 @@ impl FakeHead {
         self.copy([&[], &[]], &plan.feature_moves, &plan.feature_copies);
     }
 
-    /// A level, which is given the features and keys of its requests' texts.
-    pub(super) fn level(&mut self, plan: &DraftPlan) {
+    /// A level of another drafter, of which only the copies count.
+    pub(super) fn beside(&mut self, plan: &DraftPlan) {
         let kv = [&*plan.kv_move_src, &*plan.kv_move_dst];
         self.copy(kv, &plan.feature_moves, &plan.feature_copies);
+    }
+
+    /// A level, which is given the features and keys of its requests' texts.
+    pub(super) fn level(&mut self, plan: &DraftPlan) {
+        assert_eq!(plan.drafter, self.number);
+        self.beside(plan);
         self.make_up(plan);
         for request in 0..plan.num_requests() {
             let first = plan.page_indptr[request] as usize;
@@ -167,7 +188,7 @@ impl FakeHead {
             let text = after(before, plan.row_token[row]);
             self.texts[own] = text;
             if !self.info.needs_features {
-                assert!(plan.request_feature.is_empty());
+                assert!(self.others_read || plan.request_feature.is_empty());
                 continue;
             }
             let given = match (plan.row_parent[row], plan.request_feature[request]) {

@@ -47,6 +47,11 @@ fn drafter(seed: u64) -> DrafterInfo {
 impl Traffic {
     /// As [`Traffic::new`], with a drafter, on a clock that makes each run the same.
     fn with_head(seed: u64) -> Self {
+        Self::with_heads(seed, &[seed])
+    }
+
+    /// The same with a drafter for each of `kinds`.
+    fn with_heads(seed: u64, kinds: &[u64]) -> Self {
         let mut dice = Dice(splitmix(seed));
         let given = dice.config();
         let config = EngineConfig {
@@ -58,31 +63,20 @@ impl Traffic {
         let mut traffic = Self::of(dice, config, Arc::new(Ticking::by(1)));
         let costs = CostCurve::new(&[1, 64], &[10.0, 12.0], CostShape::default());
         traffic.scheduler.set_costs(costs.unwrap());
-        let info = drafter(seed);
-        traffic.scheduler.set_drafter(Some(info.clone())).unwrap();
-        traffic.head = Some(FakeHead::new(&traffic.scheduler, info, seed % 6 == 5));
+        let infos: Vec<DrafterInfo> = kinds.iter().map(|&kind| drafter(kind)).collect();
+        let read = infos.iter().any(|info| info.needs_features);
+        for info in infos {
+            let number = traffic.scheduler.add_drafter(info.clone()).unwrap();
+            let head = FakeHead::new(&traffic.scheduler, info, number, read, seed % 6 == 5);
+            traffic.heads.push(head);
+        }
         traffic
     }
 }
 
-/// Runs engines of different sizes until so many of their steps had a drafter.
+/// Engines of different sizes with a drafter, until so many of their steps had it.
 fn check(num_steps: u64) {
-    let mut all = Counts::default();
-    let mut preemptions = 0;
-    for seed in 0.. {
-        let mut traffic = Traffic::with_head(seed);
-        for _ in 0..STEPS {
-            traffic.step(true);
-        }
-        while !traffic.held.is_empty() {
-            traffic.step(false);
-        }
-        traffic.count_head();
-        preemptions += end(traffic, &mut all).preemptions;
-        if all.steps_with_head >= num_steps {
-            break;
-        }
-    }
+    let (all, preemptions) = run(num_steps, Traffic::with_head);
     // Without these nothing would have been tried.
     let is_many = |count: u64, share: u64| count > num_steps / share;
     assert!(
@@ -112,9 +106,68 @@ fn check(num_steps: u64) {
     assert!(is_many(preemptions, 4000), "{preemptions}");
 }
 
+/// Runs engines until so many of their steps had a drafter; what happened, and preemptions.
+fn run(num_steps: u64, traffic_of: impl Fn(u64) -> Traffic) -> (Counts, u64) {
+    let mut all = Counts::default();
+    let mut preemptions = 0;
+    for seed in 0.. {
+        let mut traffic = traffic_of(seed);
+        for _ in 0..STEPS {
+            traffic.step(true);
+        }
+        while !traffic.held.is_empty() {
+            traffic.step(false);
+        }
+        traffic.count_heads();
+        preemptions += end(traffic, &mut all).preemptions;
+        if all.steps_with_head >= num_steps {
+            break;
+        }
+    }
+    (all, preemptions)
+}
+
 #[test]
 fn ten_thousand_random_steps_with_drafters_keep_every_promise() {
     check(10_000);
+}
+
+/// Pairs and more: of heads, of models, of both, for all and for one namespace.
+const SEVERAL: [&[u64]; 8] = [
+    &[0, 3],
+    &[0, 5],
+    &[3, 8],
+    &[1, 0],
+    &[5, 13, 0],
+    &[4, 2],
+    &[18, 3, 7],
+    &[0, 3, 5, 8],
+];
+
+#[test]
+fn ten_thousand_random_steps_with_several_drafters_keep_every_promise() {
+    let num_steps = 10_000;
+    let (all, preemptions) = run(num_steps, |seed| {
+        Traffic::with_heads(seed, SEVERAL[seed as usize % SEVERAL.len()])
+    });
+    let is_many = |count: u64, share: u64| count > num_steps / share;
+    assert!(
+        is_many(all.levels, 3) && is_many(all.deep_levels, 10) && is_many(all.turns, 200),
+        "{all:?}"
+    );
+    assert!(
+        is_many(all.from_head, 100) && is_many(all.features_from_pages, 200),
+        "{all:?}"
+    );
+    assert!(
+        is_many(all.made_up, 4) && is_many(all.made_up_behind_others, 200),
+        "{all:?}"
+    );
+    assert!(
+        all.given_up_beside_others > 0 && all.features_kept > 0,
+        "{all:?}"
+    );
+    assert!(is_many(preemptions, 4000), "{preemptions}");
 }
 
 #[test]

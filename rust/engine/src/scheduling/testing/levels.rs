@@ -1,9 +1,10 @@
-//! A drafter in random traffic: its levels, what it answers, its failure, and forwards of others.
+//! Drafters in random traffic: their levels, what they answer, their failure, and forwards of others.
 
 use spectrie_types::Source;
 use spectrie_types::sizes::TOP_K;
 
-use super::head::{Answers, Script};
+use super::fake_head::FakeHead;
+use super::head::{Answers, Head, Script};
 use super::model::VOCABULARY;
 use super::{Traffic, check_pages};
 use crate::error::EngineError;
@@ -22,9 +23,10 @@ impl Traffic {
     /// Some levels of the step, whose answers are anything; the head may fail at one.
     pub(super) fn ask(&mut self) {
         let now_s = self.now_s();
-        self.answers.begin();
-        self.counts.steps_with_head += u64::from(self.head.is_some());
-        while self.head.is_some() {
+        self.answers.iter_mut().for_each(Head::begin);
+        self.counts.steps_with_head += u64::from(!self.heads.is_empty());
+        let mut before = None;
+        while !self.heads.is_empty() {
             if self.dice.once_in(8) {
                 return;
             }
@@ -34,13 +36,24 @@ impl Traffic {
             self.counts.levels += 1;
             self.counts.deep_levels += u64::from(level.level > 1);
             self.check_asked();
-            let Some(head) = &mut self.head else { return };
-            let fails = head.may_fail && self.dice.once_in(100);
+            let number = level.drafter;
+            self.counts.turns += u64::from(before.is_some_and(|before| before != number));
+            before = Some(number);
+            let mut heads = self.heads.iter_mut();
+            let may_fail = heads.any(|head| head.number == number && head.may_fail);
+            let fails = may_fail && self.dice.once_in(100);
             // It may have copied before.
             if !fails || self.dice.once_in(2) {
-                head.level(&level);
-                self.answers.script = SCRIPTS[self.dice.below(SCRIPTS.len())];
-                let mut answers = self.answers.answer(&level, &mut self.model);
+                for head in &mut self.heads {
+                    if head.number == number {
+                        head.level(&level);
+                    } else {
+                        head.beside(&level);
+                    }
+                }
+                let head = &mut self.answers[number];
+                head.script = SCRIPTS[self.dice.below(SCRIPTS.len())];
+                let mut answers = head.answer(&level, &mut self.model);
                 if self.dice.once_in(6) {
                     repeat_first(&mut answers);
                 }
@@ -53,7 +66,8 @@ impl Traffic {
                 }
             }
             if fails {
-                self.give_up();
+                self.give_up(number);
+                return;
             }
             check_pages(&self.scheduler);
         }
@@ -61,41 +75,52 @@ impl Traffic {
 
     /// A forward of somebody else's while nothing runs; the head may keep its features before.
     pub(super) fn rest(&mut self) {
-        let Some(head) = &mut self.head else { return };
+        if self.heads.is_empty() {
+            return;
+        }
         if self.dice.once_in(2)
             && let Some(plan) = self.scheduler.feature_plan().unwrap()
         {
-            head.keep(&plan);
+            self.heads.iter_mut().for_each(|head| head.keep(&plan));
             self.scheduler.note_features_copied();
             self.counts.features_kept += 1;
         }
         if self.dice.once_in(2) {
             self.scheduler.scratch(1).unwrap();
-            head.disturb();
+            self.heads.iter_mut().for_each(FakeHead::disturb);
         }
     }
 
-    /// Notes what the head saw, once it answers no more.
-    pub(super) fn count_head(&mut self) {
-        if let Some(head) = self.head.take() {
-            self.counts.features_from_pages += head.num_from_pages;
-            self.counts.rows_again += head.num_recomputed;
-            self.counts.made_up += head.num_made_up;
-            self.counts.made_up_behind_others += head.num_shared;
-            self.counts.made_up_unasked += head.num_unasked;
+    /// Notes what drafters saw, once they answer no more.
+    pub(super) fn count_heads(&mut self) {
+        while let Some(head) = self.heads.pop() {
+            self.count(&head);
         }
         let accepted = self.scheduler.load().accepted_by_source;
         self.counts.from_head =
             accepted[Source::Head as usize] + accepted[Source::DraftModel as usize];
     }
 
-    fn give_up(&mut self) {
+    fn count(&mut self, head: &FakeHead) {
+        self.counts.features_from_pages += head.num_from_pages;
+        self.counts.rows_again += head.num_recomputed;
+        self.counts.made_up += head.num_made_up;
+        self.counts.made_up_behind_others += head.num_shared;
+        self.counts.made_up_unasked += head.num_unasked;
+    }
+
+    fn give_up(&mut self, number: usize) {
         self.scheduler.draft_failed().unwrap();
-        self.count_head();
+        let index = self.heads.iter().position(|head| head.number == number);
+        let head = self.heads.remove(index.unwrap());
+        self.count(&head);
         self.counts.heads_given_up += 1;
+        self.counts.given_up_beside_others += u64::from(!self.heads.is_empty());
         let again = self.scheduler.draft_failed();
         assert!(matches!(again, Err(EngineError::NoLevel)));
-        assert_eq!(self.scheduler.draft_plan(self.now_s()), Ok(None));
+        if self.heads.is_empty() {
+            assert_eq!(self.scheduler.draft_plan(self.now_s()), Ok(None));
+        }
     }
 
     /// Answers that do not fit are refused, and the level waits for others.
@@ -125,10 +150,13 @@ impl Traffic {
 
     /// No request is asked about whose text the head did not learn, nor one behind its end.
     fn check_asked(&self) {
-        let (Some(head), Some(prepared)) = (&self.head, &self.scheduler.prepared) else {
+        let Some(prepared) = &self.scheduler.prepared else {
             return;
         };
         let questions = prepared.questions.as_ref().unwrap();
+        let mut heads = self.heads.iter();
+        let head = heads.find(|head| Some(head.number) == questions.drafter());
+        let head = head.unwrap();
         for row in &questions.open().unwrap().rows {
             let sequence = &self.scheduler.running[&prepared.decoding[row.candidate]];
             let (named, own) = (head.info.namespaces.as_ref(), sequence.table.namespace());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use spectrie_trie::{DraftMemory, MemoryConfig};
 use spectrie_types::FinishKind;
 use spectrie_types::seed::splitmix;
+use spectrie_types::sizes::MAX_DRAFTERS;
 
 use super::dice::{Dice, STEP_S};
 use crate::clock::{Clock, Ticking};
@@ -63,10 +64,10 @@ struct Traffic {
     dice: Dice,
     scheduler: Scheduler,
     model: FakeModel,
-    /// In runs with a drafter, until it is given up.
-    head: Option<FakeHead>,
-    /// What it answers.
-    answers: Head,
+    /// In runs with drafters, until each is given up.
+    heads: Vec<FakeHead>,
+    /// What each answers, by their numbers.
+    answers: [Head; MAX_DRAFTERS],
     held: BTreeMap<u64, Ticket>,
     num_handles: u64,
     step: usize,
@@ -97,8 +98,8 @@ impl Traffic {
         let memory = DraftMemory::new(memory).map(Arc::new).unwrap();
         Self {
             model: FakeModel::new(config.num_pages),
-            head: None,
-            answers: Head::new(Script::Right),
+            heads: Vec::new(),
+            answers: [(); MAX_DRAFTERS].map(|()| Head::new(Script::Right)),
             scheduler: Scheduler::new(config, Some(memory), clock).unwrap(),
             dice,
             held: BTreeMap::new(),
@@ -189,7 +190,7 @@ impl Traffic {
         if let Some((plan, values)) = computed {
             let early = self.start_early(&plan);
             let fails = self.dice.once_in(60);
-            if let Some(head) = self.head.as_mut().filter(|_| fails) {
+            for head in self.heads.iter_mut().filter(|_| fails) {
                 head.disturb();
             }
             let outputs = if fails {
@@ -229,7 +230,7 @@ impl Traffic {
         let plan = plan?;
         self.check_plan(&plan);
         check_pages(&self.scheduler);
-        self.head.iter_mut().for_each(|head| head.forward(&plan));
+        self.heads.iter_mut().for_each(|head| head.forward(&plan));
         let values = self.model.forward(&plan);
         Some((plan, values))
     }
