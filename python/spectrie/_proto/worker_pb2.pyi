@@ -202,6 +202,7 @@ class Hello(_message.Message):
     PROCESS_ID_FIELD_NUMBER: _builtins.int
     EXACT_FIELD_NUMBER: _builtins.int
     DRAFTER_FIELD_NUMBER: _builtins.int
+    DRAFTERS_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     version: _builtins.str
     """Version of the worker's package."""
@@ -225,7 +226,11 @@ class Hello(_message.Message):
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def drafter(self) -> Global___Drafter:
-        """The drafter beside the model; unset for none."""
+        """The first drafter beside the model; unset for none."""
+
+    @_builtins.property
+    def drafters(self) -> _containers.RepeatedCompositeFieldContainer[Global___Drafter]:
+        """All of them, in the order in which they were named; a previous worker leaves this empty."""
 
     def __init__(
         self,
@@ -243,10 +248,11 @@ class Hello(_message.Message):
         process_id: _builtins.int = ...,
         exact: _builtins.bool = ...,
         drafter: Global___Drafter | None = ...,
+        drafters: _abc.Iterable[Global___Drafter] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_drafter", b"_drafter", "capacity", b"capacity", "drafter", b"drafter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drafter", b"_drafter", "capacity", b"capacity", "drafter", b"drafter", "eos_token_ids", b"eos_token_ids", "exact", b"exact", "features", b"features", "instance", b"instance", "model", b"model", "model_hash", b"model_hash", "numeric_fingerprint", b"numeric_fingerprint", "process_id", b"process_id", "protocol", b"protocol", "version", b"version", "vocabulary_size", b"vocabulary_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drafter", b"_drafter", "capacity", b"capacity", "drafter", b"drafter", "drafters", b"drafters", "eos_token_ids", b"eos_token_ids", "exact", b"exact", "features", b"features", "instance", b"instance", "model", b"model", "model_hash", b"model_hash", "numeric_fingerprint", b"numeric_fingerprint", "process_id", b"process_id", "protocol", b"protocol", "version", b"version", "vocabulary_size", b"vocabulary_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__drafter: _TypeAlias = _typing.Literal["drafter"]  # noqa: Y015
     _WhichOneofArgType__drafter: _TypeAlias = _typing.Literal["_drafter", b"_drafter"]  # noqa: Y015
@@ -261,7 +267,7 @@ class Drafter(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name of its folder, or of the head that ships."""
+    """Name of its folder, or of the head that ships; no two of a worker have the same."""
     kind: _builtins.str
     """Such as eagle3."""
     def __init__(
@@ -1022,6 +1028,7 @@ class Load(_message.Message):
     HEAD_GAIN_FIELD_NUMBER: _builtins.int
     HEAD_GAIN_LOW_FIELD_NUMBER: _builtins.int
     HEAD_GAIN_HIGH_FIELD_NUMBER: _builtins.int
+    DRAFTERS_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     waiting: _builtins.int
     pages_used: _builtins.int
@@ -1070,11 +1077,11 @@ class Load(_message.Message):
     snapshot_written_bytes: _builtins.int
     """Bytes written to snapshots of draft memory."""
     head_levels: _builtins.int
-    """Levels and rows that a drafter of the runner's was asked."""
+    """Levels and rows that drafters of the runner's were asked."""
     head_rows: _builtins.int
     head_gain: _builtins.float
-    """Tokens per millisecond of steps that may ask it over those held out from it alone, and the ends of its 95 %
-    interval; absent until enough were.
+    """Tokens per millisecond of steps that may ask the first of them over those held out from it alone, and the ends of
+    its 95 % interval; absent until enough were.
     """
     head_gain_low: _builtins.float
     head_gain_high: _builtins.float
@@ -1091,6 +1098,10 @@ class Load(_message.Message):
         """Tokens that draft memory dropped or did not take; index = reason: room inside a namespace's own
         share, fairness to others, idle namespaces, forgotten, no room, damaged snapshots.
         """
+
+    @_builtins.property
+    def drafters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DrafterLoad]:
+        """The same of each drafter, in the order of Hello.drafters."""
 
     def __init__(
         self,
@@ -1137,10 +1148,11 @@ class Load(_message.Message):
         head_gain: _builtins.float | None = ...,
         head_gain_low: _builtins.float | None = ...,
         head_gain_high: _builtins.float | None = ...,
+        drafters: _abc.Iterable[Global___DrafterLoad] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain", "_head_gain_high", b"_head_gain_high", "_head_gain_low", b"_head_gain_low", "_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "head_gain", b"head_gain", "head_gain_high", b"head_gain_high", "head_gain_low", b"head_gain_low", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain", "_head_gain_high", b"_head_gain_high", "_head_gain_low", b"_head_gain_low", "_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "draft_seconds", b"draft_seconds", "drafted_tokens", b"drafted_tokens", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "head_gain", b"head_gain", "head_gain_high", b"head_gain_high", "head_gain_low", b"head_gain_low", "head_levels", b"head_levels", "head_rows", b"head_rows", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "learn_seconds", b"learn_seconds", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "snapshot_written_bytes", b"snapshot_written_bytes", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain", "_head_gain_high", b"_head_gain_high", "_head_gain_low", b"_head_gain_low", "_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "draft_seconds", b"draft_seconds", "drafted_tokens", b"drafted_tokens", "drafters", b"drafters", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "head_gain", b"head_gain", "head_gain_high", b"head_gain_high", "head_gain_low", b"head_gain_low", "head_levels", b"head_levels", "head_rows", b"head_rows", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "learn_seconds", b"learn_seconds", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "snapshot_written_bytes", b"snapshot_written_bytes", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__head_gain: _TypeAlias = _typing.Literal["head_gain"]  # noqa: Y015
     _WhichOneofArgType__head_gain: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain"]  # noqa: Y015
@@ -1168,6 +1180,52 @@ class Load(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__net_gain_low) -> _WhichOneofReturnType__net_gain_low | None: ...
 
 Global___Load: _TypeAlias = Load  # noqa: Y015
+
+@_typing.final
+class DrafterLoad(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LEVELS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    GAIN_FIELD_NUMBER: _builtins.int
+    GAIN_LOW_FIELD_NUMBER: _builtins.int
+    GAIN_HIGH_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """As in Drafter."""
+    levels: _builtins.int
+    rows: _builtins.int
+    gain: _builtins.float
+    gain_low: _builtins.float
+    gain_high: _builtins.float
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        levels: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        gain: _builtins.float | None = ...,
+        gain_low: _builtins.float | None = ...,
+        gain_high: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_gain", b"_gain", "_gain_high", b"_gain_high", "_gain_low", b"_gain_low", "gain", b"gain", "gain_high", b"gain_high", "gain_low", b"gain_low"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gain", b"_gain", "_gain_high", b"_gain_high", "_gain_low", b"_gain_low", "gain", b"gain", "gain_high", b"gain_high", "gain_low", b"gain_low", "levels", b"levels", "name", b"name", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__gain: _TypeAlias = _typing.Literal["gain"]  # noqa: Y015
+    _WhichOneofArgType__gain: _TypeAlias = _typing.Literal["_gain", b"_gain"]  # noqa: Y015
+    _WhichOneofReturnType__gain_high: _TypeAlias = _typing.Literal["gain_high"]  # noqa: Y015
+    _WhichOneofArgType__gain_high: _TypeAlias = _typing.Literal["_gain_high", b"_gain_high"]  # noqa: Y015
+    _WhichOneofReturnType__gain_low: _TypeAlias = _typing.Literal["gain_low"]  # noqa: Y015
+    _WhichOneofArgType__gain_low: _TypeAlias = _typing.Literal["_gain_low", b"_gain_low"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gain) -> _WhichOneofReturnType__gain | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gain_high) -> _WhichOneofReturnType__gain_high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gain_low) -> _WhichOneofReturnType__gain_low | None: ...
+
+Global___DrafterLoad: _TypeAlias = DrafterLoad  # noqa: Y015
 
 @_typing.final
 class CalibrationBin(_message.Message):

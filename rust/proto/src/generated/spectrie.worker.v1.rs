@@ -54,7 +54,7 @@ pub mod router_message {
     }
 }
 /// The worker's identity. A router accepts its own protocol number and the previous one.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Hello {
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
@@ -86,13 +86,16 @@ pub struct Hello {
     /// Whether equal requests and seeds get equal answers, whatever else is computed.
     #[prost(bool, tag = "12")]
     pub exact: bool,
-    /// The drafter beside the model; unset for none.
+    /// The first drafter beside the model; unset for none.
     #[prost(message, optional, tag = "13")]
     pub drafter: ::core::option::Option<Drafter>,
+    /// All of them, in the order in which they were named; a previous worker leaves this empty.
+    #[prost(message, repeated, tag = "14")]
+    pub drafters: ::prost::alloc::vec::Vec<Drafter>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Drafter {
-    /// Name of its folder, or of the head that ships.
+    /// Name of its folder, or of the head that ships; no two of a worker have the same.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
     /// Such as eagle3.
@@ -471,19 +474,38 @@ pub struct Load {
     /// Bytes written to snapshots of draft memory.
     #[prost(uint64, tag = "38")]
     pub snapshot_written_bytes: u64,
-    /// Levels and rows that a drafter of the runner's was asked.
+    /// Levels and rows that drafters of the runner's were asked.
     #[prost(uint64, tag = "39")]
     pub head_levels: u64,
     #[prost(uint64, tag = "40")]
     pub head_rows: u64,
-    /// Tokens per millisecond of steps that may ask it over those held out from it alone, and the ends of its 95 %
-    /// interval; absent until enough were.
+    /// Tokens per millisecond of steps that may ask the first of them over those held out from it alone, and the ends of
+    /// its 95 % interval; absent until enough were.
     #[prost(double, optional, tag = "41")]
     pub head_gain: ::core::option::Option<f64>,
     #[prost(double, optional, tag = "42")]
     pub head_gain_low: ::core::option::Option<f64>,
     #[prost(double, optional, tag = "43")]
     pub head_gain_high: ::core::option::Option<f64>,
+    /// The same of each drafter, in the order of Hello.drafters.
+    #[prost(message, repeated, tag = "44")]
+    pub drafters: ::prost::alloc::vec::Vec<DrafterLoad>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DrafterLoad {
+    /// As in Drafter.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub levels: u64,
+    #[prost(uint64, tag = "3")]
+    pub rows: u64,
+    #[prost(double, optional, tag = "4")]
+    pub gain: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "5")]
+    pub gain_low: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "6")]
+    pub gain_high: ::core::option::Option<f64>,
 }
 /// Draft tokens whose parent was accepted, by expected acceptance.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
