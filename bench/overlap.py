@@ -73,7 +73,7 @@ class Stopwatch:
     """The calls of a native loop could not be timed."""
     device_shape: None = None
     starts_early: bool = False
-    drafter: None = None
+    drafts: bool = False
     """As a model on one rank of a CPU: nothing is launched ahead, and no head drafts."""
     _gap: Gap = field(default_factory=Gap)
     _ended: float | None = None

@@ -238,6 +238,9 @@ class DraftPlan:
     """
 
     @property
+    def drafter(self) -> int:
+        """Which drafter is asked, by its number; its copies are for all of them."""
+    @property
     def level(self) -> int:
         """Counts from 1."""
     @property
@@ -559,20 +562,24 @@ class Load:
         """The upper end."""
     @property
     def head_levels(self) -> int:
-        """Levels that a drafter of the runner's was asked."""
+        """Levels that drafters of the runner's were asked."""
     @property
     def head_rows(self) -> int:
-        """Rows that it was asked."""
+        """Rows of those levels."""
     @property
     def head_gain(self) -> float | None:
-        """Tokens per millisecond of the steps that may ask it over those held out from that alone; None
-        until enough were."""
+        """Tokens per millisecond of the steps that may ask the first of them over those held out from that
+        alone; None until enough were."""
     @property
     def head_gain_low(self) -> float | None:
         """The lower end of its 95 % interval."""
     @property
     def head_gain_high(self) -> float | None:
         """The upper end."""
+    @property
+    def drafters(self) -> list[tuple[int, int, tuple[float, float, float] | None]]:
+        """Of each drafter, by its number: levels, rows, and its gain with the ends of its 95 % interval,
+        None until that is known."""
     @property
     def longest_step_ms(self) -> float:
         """Milliseconds that the longest step may take, at the speed of the machine now: a whole chunk at
@@ -771,7 +778,7 @@ class Engine:
         Raises:
             EngineError: When the lists do not fit together, a price is negative, or tiles have no row.
         """
-    def set_drafter(
+    def add_drafter(
         self,
         *,
         source: int,
@@ -783,9 +790,9 @@ class Engine:
         namespaces: Sequence[str] | None = None,
         needs_features: bool = True,
         fill_ms: Sequence[float] | None = None,
-    ) -> None:
-        """Drafts with answers of the runner's drafter too, from the first step on. Tokens do not depend on
-        it.
+    ) -> int:
+        """Drafts with answers of one more drafter of the runner's, from the first step on. A step asks about
+        each request the one that is worth most there. Tokens do not depend on it.
 
         Args:
             source: What its tokens are credited to: the number of `head` or `draft_model`.
@@ -799,12 +806,15 @@ class Engine:
             fill_ms: Milliseconds in which it makes keys of so many committed tokens, at each of `rows`; none
                 if it reads features, whose keys are made by forwards.
 
+        Returns:
+            Its number; they count from 0.
+
         Raises:
-            EngineError: A value is out of range, or a step was planned before.
+            EngineError: A value is out of range, there are too many, or a step was planned before.
         """
     def set_drafter_upkeep(self, upkeep_ms: float) -> None:
-        """Prices what the drafter adds to every forward, asked or not: `upkeep_ms` to one of one row. Its gain
-        is then told over steps without it; no effect without a drafter.
+        """Prices what the drafter that was added last adds to every forward, asked or not: `upkeep_ms` to
+        one of one row. Its gain is then told over steps without it; no effect without a drafter.
 
         Raises:
             EngineError: It is below 0 or not finite.
@@ -1291,6 +1301,7 @@ class AnswerEnd:
 # `spectrie.model.decoder.cpu` passes tensors as (address, dtype, number of elements), and keeps them alive.
 
 CPU_PAGE_SIZE: int
+MAX_DRAFTERS: int
 """Slots of a page in the CPU key-value cache."""
 
 CPU_TOP_K: int
@@ -1385,8 +1396,8 @@ class CpuDecoder:
         Raises:
             ValueError: Nothing is tapped.
         """
-    def set_drafter(self, drafter: Any, attention: Any, *, max_rows: int, seats: int) -> None:
-        """Puts a drafter beside the decoder: every later forward writes its entries.
+    def add_drafter(self, drafter: Any, attention: Any, *, max_rows: int, seats: int) -> int:
+        """Puts one more drafter beside the decoder: every later forward writes its entries.
 
         Args:
             drafter: `spectrie.model.drafters.Drafter`.
@@ -1396,16 +1407,21 @@ class CpuDecoder:
             max_rows: Draft rows of a step at most, all levels together.
             seats: Rows of the feature store for running requests, behind those of the pages.
 
+        Returns:
+            Its number; they count from 0.
+
         Raises:
             ValueError: Sizes that do not fit, no memory, or the decoder is one of several ranks.
         """
-    def drop_drafter(self) -> None:
-        """Takes the drafter away."""
+    def drop_drafter(self, drafter: int) -> None:
+        """Takes a drafter away."""
     @property
-    def drafter_bytes(self) -> int | None:
-        """Memory that the drafter's weights and workspaces take; None without one."""
-    def set_drafter_resting(self, resting: bool) -> None:
-        """Sets whether forwards leave the drafter out, to be timed without it: they write no entries."""
+    def drafts(self) -> bool:
+        """Whether there is a drafter."""
+    def drafter_bytes(self, drafter: int) -> int | None:
+        """Memory that a drafter's weights and workspaces take; None without it."""
+    def set_drafter_resting(self, drafter: int, resting: bool) -> None:
+        """Sets whether forwards leave a drafter out, to be timed without it: they write none of its entries."""
     def draft(
         self, plan: Any
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
@@ -1416,10 +1432,10 @@ class CpuDecoder:
             tokens that the plan names.
 
         Raises:
-            ValueError: The plan contradicts itself, or no drafter is loaded.
+            ValueError: The plan contradicts itself, or the drafter that it asks is not there.
         """
     def poison_drafter(self, value: float) -> None:
-        """Writes a number to all stored features, keys and values of the drafter; for tests."""
+        """Writes a number to all stored features, keys and values of drafters; for tests."""
     def forward(
         self, plan: Any
     ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:

@@ -107,19 +107,24 @@ class RunningLoop:
             step=runner.step,
             device_shape=None,
             native=native,
-            drafter=runner.drafter if drafts else None,
+            drafts=drafts,
             draft=draft or runner.draft,
-            drop_drafter=lambda: setattr(self, "is_dropped", True),
+            drop_drafter=self._drop,
         )
+        self._seen = seen
         self.loop = StepLoop(lambda: (self.engine, seen), self._deliver, self._die, idle)
         self.loop.start()
+
+    def _drop(self, drafter: int) -> None:
+        self._seen.drafts = False
+        self.is_dropped = drafter == 0
 
     def _set_drafter(self, runner: Runner, max_rows: int) -> None:
         assert runner.drafter is not None
         # As if forwards were slow and levels next to nothing: the loop is shown, not the price.
         self.engine.set_costs(*FORWARD_MS)
         rows, level_ms = LEVEL_MS
-        self.engine.set_drafter(
+        self.engine.add_drafter(
             source=Source.HEAD,
             max_levels=min(3, runner.drafter.max_levels),
             max_rows=max_rows,

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -34,6 +35,7 @@ __all__ = [
     "FORMS",
     "FULL",
     "RULED",
+    "SEVERAL",
     "Ask",
     "Found",
     "Way",
@@ -95,7 +97,7 @@ class Way:
     """One way to run requests.
 
     Attributes:
-        kind: One of `KINDS`.
+        kind: One of `KINDS`, or several with `+` between.
         dtype: `float32` or `bfloat16`, which any CPU computes.
         max_running: Requests that run at once.
         num_pages: Pages of the cache; few of them force preemption.
@@ -145,6 +147,39 @@ FIXED = [
 """Modes that ask a drafter whatever it costs: each with three kinds."""
 
 
+_TOGETHER = (
+    ("eagle2", "model"),
+    ("eagle3", "mtp"),
+    ("eagle3_of_one", "itself"),
+    ("dflash2", "peagle"),
+    ("itself", "model", "eagle3_of_one", "dflash"),
+)
+
+SEVERAL = [
+    dataclasses.replace(
+        COVERING[index * len(COVERING) // (2 * len(_TOGETHER))],
+        kind="+".join(kinds),
+        loop=loop,
+        memory=memory,
+        max_running=max_running,
+        num_pages=num_pages,
+    )
+    for index, (kinds, (loop, memory, max_running, num_pages)) in enumerate(
+        product(
+            _TOGETHER,
+            (("python", "none", 32, SCARCE_PAGES), ("native", "kept", 4, AMPLE_PAGES)),
+        )
+    )
+]
+"""Several drafters at once: with pages lost again and again, and with all room."""
+
+SEVERAL += [
+    dataclasses.replace(SEVERAL[0], kind="eagle3_of_one+model", speculation="eagle2"),
+    dataclasses.replace(SEVERAL[1], kind="model+eagle3", speculation="chain"),
+    dataclasses.replace(SEVERAL[0], kind="mtp+dflash", speculation="tiers"),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """One request: its name, which ends with its form, the tokens of its prompt, and options of `LLM`."""
@@ -170,7 +205,7 @@ class Found:
         cached_tokens: Prompt tokens that were found in the cache.
         preemptions: How often requests lost their pages.
         most_requests: Most that ran at once.
-        levels: Levels that the drafter was asked.
+        levels: Levels that each drafter was asked.
     """
 
     answers: dict[str, list[Answer]]
@@ -179,7 +214,7 @@ class Found:
     cached_tokens: int
     preemptions: int
     most_requests: int
-    levels: int
+    levels: list[int]
 
 
 def asks() -> list[Ask]:
@@ -208,13 +243,13 @@ def asks() -> list[Ask]:
     return found
 
 
-def run(model: Path, drafter: Path | None, way: Way, chosen: Sequence[Ask]) -> Found:
+def run(model: Path, drafters: Sequence[Path], way: Way, chosen: Sequence[Ask]) -> Found:
     """Answers every request twice, in orders of the way's own: the second round finds the first one's text.
 
     Args:
         model: From `write_model`.
-        drafter: None decodes plainly.
-        way: Its kind is what `drafter` is.
+        drafters: None of them decodes plainly.
+        way: Its kind is what `drafters` are.
         chosen: The requests.
     """
     gate = Gate()
@@ -234,8 +269,8 @@ def run(model: Path, drafter: Path | None, way: Way, chosen: Sequence[Ask]) -> F
             LLM(
                 model,
                 dtype=way.dtype,
-                speculation="off" if drafter is None else way.speculation,  # type: ignore[arg-type]
-                drafter="off" if drafter is None else str(drafter),
+                speculation=way.speculation if drafters else "off",  # type: ignore[arg-type]
+                drafter=drafters,
                 max_running=way.max_running,
                 chunk_tokens=way.chunk_tokens,
                 threads=way.threads,
@@ -263,7 +298,7 @@ def run(model: Path, drafter: Path | None, way: Way, chosen: Sequence[Ask]) -> F
         cached,
         load.preemptions,
         gate.most_requests,
-        load.head_levels,
+        [levels for levels, _, _ in load.drafters],
     )
 
 

@@ -116,4 +116,4 @@ def test_no_drafter_is_loaded_where_nothing_is_drafted(
         with LLM(model, threads=1, num_pages=16, drafter=str(head), **added) as llm:
             native = llm._host.runner.native
             # So forwards write no entries either.
-            assert native is not None and (native.drafter_bytes is not None) == is_loaded
+            assert native is not None and native.drafts == is_loaded

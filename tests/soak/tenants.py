@@ -120,7 +120,7 @@ class Traffic:
         )
         if drafter:
             self.engine.set_costs([1, 64], [10.0, 20.0])
-            self.engine.set_drafter(
+            self.engine.add_drafter(
                 source=Source.HEAD,
                 max_levels=3,
                 max_rows=64,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -44,7 +44,8 @@ class CountingRunner:
     can_speculate = True
     native = None
     device_shape = None
-    drafter: DrafterInfo | None = None
+    drafters: Sequence[DrafterInfo] = ()
+    drafts = False
     why_no_drafter: str | None = None
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ def test_greeting_is_hello_then_artifacts_then_ready(worker: Worker, hub: Hub) -
     assert hello.capacity.max_context == 256
     assert hello.capacity.max_running == 4
     assert list(hello.eos_token_ids) == [EOS_ID]
-    assert not hello.HasField("drafter")
+    assert not hello.HasField("drafter") and not hello.drafters
     assert hub.received.get(timeout=WAIT_S).artifact.name == "tokenizer.json"
     assert hub.received.get(timeout=WAIT_S).WhichOneof("message") == "ready"
     assert hub.metadata["authorization"] == "Bearer s3cret"

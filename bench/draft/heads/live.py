@@ -184,7 +184,7 @@ def _engine(runner: Runner, *, recycle: bool) -> _core.Engine:
     )
     engine.set_costs([1, _MOST + 1], [_STEP_MS, _STEP_MS])
     levels_ms = [_LEVEL_MS, _LEVEL_MS]
-    engine.set_drafter(
+    engine.add_drafter(
         source=Source.HEAD,
         max_levels=min(LEVELS, drafter.max_levels),
         max_rows=drafter.max_rows,

@@ -286,7 +286,7 @@ def _engine(costs: Costs, at_a_time: int, speculation: str, *, head: bool) -> _c
     )
     engine.set_costs(costs.rows, costs.forward_ms)
     if head:
-        engine.set_drafter(
+        engine.add_drafter(
             source=Source.HEAD,
             max_levels=_LEVELS,
             max_rows=64,

@@ -111,21 +111,19 @@ def forecast(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A drafter that was loaded beside its model, on the CPU.
+    """Drafters that were loaded beside their model, on the CPU.
 
     Attributes:
-        drafter: It, with its costs; None if there is none.
+        drafters: They, each with its costs and what it should add alone, None as of `forecast`.
         why_none: Why `auto` found none.
-        expected: What it should add; None as of `forecast`.
     """
 
-    drafter: DrafterInfo | None
+    drafters: list[tuple[DrafterInfo, Forecast | None]]
     why_none: str | None
-    expected: Forecast | None
 
 
-def measure(folder: Path, drafter: str, threads: int | None = None) -> Measured:
-    """Loads a drafter beside its model, measures both, and closes them.
+def measure(folder: Path, drafter: str | Sequence[str], threads: int | None = None) -> Measured:
+    """Loads drafters beside their model, measures all, and closes them.
 
     Args:
         folder: The model's.
@@ -138,8 +136,7 @@ def measure(folder: Path, drafter: str, threads: int | None = None) -> Measured:
     """
     runner = load_runner(folder, device="cpu", num_pages=_PAGES, threads=threads, drafter=drafter)
     try:
-        info = runner.drafter
-        expected = None if info is None else forecast(info, *runner.measure_costs())
-        return Measured(info, runner.why_no_drafter, expected)
+        found = [(info, forecast(info, *runner.measure_costs())) for info in runner.drafters]
+        return Measured(found, runner.why_no_drafter)
     finally:
         runner.close()

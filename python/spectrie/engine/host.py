@@ -85,6 +85,8 @@ class EngineHost:
             self.engine, self.runner = self._loop.start()
         except _core.EngineError as error:
             raise ConfigError(str(error)) from error
+        known = self.runner.drafters if self.runner.can_speculate else []
+        self._drafters = [drafter.name for drafter in known]
         self.max_running = max_running(options, self.runner)
         self.speculation = speculation(options, self.runner)
         self.tokenizer = LazyTokenizer(folder)
@@ -129,6 +131,11 @@ class EngineHost:
     def recycles(self) -> bool:
         """Whether drafts use the model's runner-up tokens (Token Recycling)."""
         return self.options.recycle != "off" and self.speculation != "off"
+
+    @property
+    def drafters(self) -> Sequence[str]:
+        """Names of the drafters that the engine was given, in its order."""
+        return self._drafters
 
     @property
     def steps(self) -> int:
@@ -217,8 +224,9 @@ def _prepare(
     from spectrie.model import load_runner
 
     choices = options.pick(MODEL)
-    if options.drafter != "off" and not _may_draft(options):
-        log.info("no drafter: the engine drafts nothing")
+    if not _may_draft(options):
+        if any(name != "off" for name in options.drafter):
+            log.info("no drafter: the engine drafts nothing")
         choices["drafter"] = "off"
     runner = load_runner(
         folder,
@@ -249,40 +257,39 @@ def _prepare(
     if runner.can_speculate:
         context = runner.measure_context_cost()
         engine.set_costs(*runner.measure_costs(), **dataclasses.asdict(context))
-    _add_drafter(engine, options, runner)
+    _add_drafters(engine, options, runner)
     return engine, runner
 
 
-def _add_drafter(engine: _core.Engine, options: EngineOptions, runner: Runner) -> None:
-    """Makes the runner's drafter known to the engine, and says why there is none where one was looked for.
+def _add_drafters(engine: _core.Engine, options: EngineOptions, runner: Runner) -> None:
+    """Makes the runner's drafters known to the engine, and says why there is none where one was looked for.
 
     Raises:
-        ConfigError: More requests may run than the drafter that was named has room for, or nothing is drafted
+        ConfigError: More requests may run than a drafter that was named has room for, or nothing is drafted
             without one.
     """
     # Measured here, where nobody is served yet.
-    drafter = runner.drafter
+    drafters = runner.drafters
     num_running = max_running(options, runner)
-    if drafter is not None and num_running > drafter.max_requests:
-        message = (
-            f"max_running is {num_running}; allowed with a drafter: up to {drafter.max_requests}"
-        )
-        if options.drafter != "auto":
+    room = min((drafter.max_requests for drafter in drafters), default=num_running)
+    if num_running > room:
+        message = f"max_running is {num_running}; allowed with a drafter: up to {room}"
+        if options.drafter != ("auto",):
             raise ConfigError(message)
-        runner.drop_drafter(message)
-        drafter = None
+        runner.drop_drafters(message)
+        drafters = []
     if runner.why_no_drafter is not None:
         log.info("no drafter: %s", runner.why_no_drafter)
     mode = speculation(options, runner)
-    if drafter is None and mode in ("eagle2", "chain") and options.max_draft_tokens > 0:
+    if not drafters and mode in ("eagle2", "chain") and options.max_draft_tokens > 0:
         why = "" if runner.why_no_drafter is None else f" ({runner.why_no_drafter})"
         raise ConfigError(
             f"speculation is {mode}, which drafts from a drafter alone, and none is loaded{why}; allowed: auto, off,"
             " bfs, prob or tiers, or load one by --drafter auto or --drafter PATH"
         )
-    if drafter is not None and runner.can_speculate:
+    for drafter in drafters if runner.can_speculate else []:
         costs = drafter.costs
-        engine.set_drafter(
+        engine.add_drafter(
             source=Source.HEAD if drafter.needs_features else Source.DRAFT_MODEL,
             needs_features=drafter.needs_features,
             max_levels=drafter.max_levels,

@@ -21,11 +21,13 @@ class EngineOptions:
             another, which is checked at the start. `fast`: each token is the model's own draw,
             drafted or not, but answers may differ. `auto`: exact where that is possible, else fast
             with a warning.
-        drafter: Folder of a drafter that was trained for the model, such as an EAGLE-3 head; the
-            name of a head that ships, such as smollm2-135m-eagle3; a model of the same tokenizer,
-            named as MODEL is; mtp: the layer for multi-token prediction in the model's own folder;
-            auto: that layer if there is one, else the head that ships for exactly these weights,
-            else none; off: none. On a CPU, in one process per worker. Tokens do not depend on it.
+        drafter: Folder of a drafter trained for the model, such as an EAGLE-3 head; the name of a
+            head that ships, such as smollm2-135m-eagle3; a model of the same tokenizer, named as
+            MODEL is; mtp: the layer for multi-token prediction in the model's own folder; auto:
+            that layer, else the head that ships for exactly these weights, else none; off: none;
+            repeat for up to four. On a CPU, in one process per worker. Tokens do not depend on it.
+            Of several, a step asks the one that is worth most; modes eagle2 and chain ask the
+            first.
         threads: Threads per worker, or per rank of a worker. 1 or more. None: measured once.
         tensor_parallel: Processes (on GPUs: devices) that share the model of each worker; tokens do
             not depend on it. 1 or more processes.
@@ -93,7 +95,7 @@ class EngineOptions:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     gpu_arithmetic: Literal["auto", "exact", "fast"] = "auto"
-    drafter: str = "off"
+    drafter: tuple[str, ...] = ()
     threads: int | None = None
     tensor_parallel: int = 1
     max_context: int | None = None

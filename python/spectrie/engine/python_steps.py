@@ -48,7 +48,7 @@ class PythonSteps:
         self._starts_early = (
             starts_early and runner.device_shape is not None and runner.starts_early
         )
-        self._drafts = runner.drafter is not None
+        self._drafts = runner.drafts
         self._engine = engine
         self._runner = runner
         self._deliver = deliver
@@ -140,7 +140,7 @@ class PythonSteps:
         return None if plan is None else self._begun(plan, None)
 
     def _ask(self) -> None:
-        """Asks the drafter what the engine wants of it for the next step."""
+        """Asks drafters what the engine wants of them for the next step."""
         while (level := self._engine.draft_plan(time.monotonic())) is not None:
             self._busy = True
             self._hand_over()
@@ -152,8 +152,8 @@ class PythonSteps:
                     answers.ids, answers.probabilities, answers.scored, elapsed_ms
                 )
             except Exception as error:
-                self._drafts = False
-                self._runner.drop_drafter()
+                self._runner.drop_drafter(level.drafter)
+                self._drafts = self._runner.drafts
                 self._engine.draft_failed()
                 warn_of_drafter(error)
                 return

@@ -88,5 +88,5 @@ class Failures:
 
 
 def warn_of_drafter(error: Exception) -> None:
-    """Logs that the drafter failed. It is not asked again, so this is logged once."""
+    """Logs that a drafter failed. It is not asked again, so this is logged once."""
     log.warning("the drafter failed: steps go on without it", exc_info=error)

@@ -43,7 +43,7 @@ class Resolver:
             vocabulary_size=runner.vocabulary_size,
             max_context=runner.max_context,
             speculate=runner.can_speculate,
-            has_drafter=runner.drafter is not None,
+            has_drafter=runner.drafts,
             compile=self._grammars.compile,
             generation_config=generation_config,
         )

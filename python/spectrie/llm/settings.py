@@ -59,4 +59,7 @@ def engine_options(given: EngineKeywords) -> EngineOptions:
     # Its prompts are the caller's, in memory already, and a call bounds how many wait.
     options["waiting_bytes"] = _UNBOUNDED_BYTES
     options["corpora"] = tuple(str(corpus) for corpus in given.get("corpora", ()))
+    drafter = given.get("drafter", ())
+    named = [drafter] if isinstance(drafter, str | Path) else drafter
+    options["drafter"] = tuple(str(one) for one in named)
     return EngineOptions(**options)  # type: ignore[arg-type]

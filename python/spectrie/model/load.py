@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ def load_runner(
     kv_memory_bytes: int | None = None,
     max_context: int | None = None,
     max_batch_rows: int | None = None,
-    drafter: str | Path = "off",
+    drafter: str | Path | Sequence[str | Path] = "off",
     tensor_parallel: int = 1,
     rank_timeout_s: float = 30.0,
     progress: Callable[[str], None] | None = None,
@@ -47,7 +47,7 @@ def load_runner(
         max_batch_rows: Maximum rows of one forward; by default 512, on a GPU 4096.
         drafter: Folder of a drafter trained for this model: `config.json` and safetensors; a model of the same
             tokenizer, as `resolve` takes it; `mtp`: the layer for multi-token prediction in the model's own
-            folder; `auto`: that layer if there is one; or `off`. On a CPU, in one process.
+            folder; `auto`: that layer if there is one; or `off`. On a CPU, in one process. Several in a sequence.
         tensor_parallel: Processes that share the model, including this one. Each holds a slice of
             every product; the tokens do not depend on it. Call the runner's `close` at the end.
         rank_timeout_s: Seconds the processes wait for each other in a forward before they give up.
@@ -60,6 +60,7 @@ def load_runner(
     """
     from spectrie.model.runner.loading import LoadOptions, load
 
+    named = [str(drafter)] if isinstance(drafter, str | Path) else [str(one) for one in drafter]
     options = LoadOptions(
         Path(folder),
         dtype=dtype,
@@ -73,7 +74,7 @@ def load_runner(
     )
     return load(
         options,
-        drafter=str(drafter),
+        drafters=named,
         tensor_parallel=tensor_parallel,
         rank_timeout_s=rank_timeout_s,
         progress=progress,

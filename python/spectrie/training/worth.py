@@ -54,10 +54,10 @@ def report_worth(
     drafter = str(recipe.output.absolute())
     try:
         measured = measure(folder, drafter, recipe.threads)
-        if measured.drafter is not None:
-            report(measured.drafter.line)
-        if measured.expected is not None:
-            report(str(measured.expected))
+        for info, expected in measured.drafters:
+            report(info.line)
+            if expected is not None:
+                report(str(expected))
         tokens_per_step = partial(_tokens_per_step, recipe, folder, prompts, room)
         alone = tokens_per_step(drafter, "eagle2")
         text = tokens_per_step("off", "auto")

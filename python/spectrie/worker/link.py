@@ -227,7 +227,8 @@ class RouterLink:
                 instance=self._instance,
                 process_id=os.getpid(),
                 exact=runner.exact,
-                drafter=_drafter(runner),
+                drafter=next(iter(_drafters(runner)), None),
+                drafters=_drafters(runner),
             )
         )
         for chunk in artifact_chunks(host.folder):
@@ -241,7 +242,6 @@ class RouterLink:
                 session.beat()
 
 
-def _drafter(runner: Runner) -> worker_pb2.Drafter | None:
-    """Names the drafter beside the model."""
-    drafter = runner.drafter
-    return None if drafter is None else worker_pb2.Drafter(name=drafter.name, kind=drafter.kind)
+def _drafters(runner: Runner) -> list[worker_pb2.Drafter]:
+    """Names the drafters beside the model."""
+    return [worker_pb2.Drafter(name=one.name, kind=one.kind) for one in runner.drafters]

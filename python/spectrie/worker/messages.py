@@ -118,8 +118,11 @@ def refusal(
     )
 
 
-def load_message(load: _core.Load, recycling: bool) -> worker_pb2.Load:
-    """Converts the engine's load to its message; `recycling` is the worker's setting."""
+def load_message(
+    load: _core.Load, recycling: bool, drafters: Sequence[str] = ()
+) -> worker_pb2.Load:
+    """Converts the engine's load to its message; `recycling` is the worker's setting, `drafters` are the names of
+    its drafters."""
     return message_of(
         worker_pb2.Load,
         load,
@@ -130,7 +133,20 @@ def load_message(load: _core.Load, recycling: bool) -> worker_pb2.Load:
             for trials, expected, accepted in load.calibration
         ],
         recycling=recycling,
+        drafters=[
+            _drafter_load(name, *figures)
+            for name, figures in zip(drafters, load.drafters, strict=True)
+        ],
     )
+
+
+def _drafter_load(
+    name: str, levels: int, rows: int, gain: tuple[float, float, float] | None
+) -> worker_pb2.DrafterLoad:
+    message = worker_pb2.DrafterLoad(name=name, levels=levels, rows=rows)
+    if gain is not None:
+        message.gain, message.gain_low, message.gain_high = gain
+    return message
 
 
 def message_of(kind: type[_Message], source: object, **given: object) -> _Message:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spectrie.engine.host import EngineHost
 from spectrie.supervise.pulse import Pulse
@@ -20,9 +20,6 @@ from spectrie.worker.health import HealthServer
 from spectrie.worker.link import RouterLink
 from spectrie.worker.state_folder import claimed
 from spectrie.worker.vitals import Vitals
-
-if TYPE_CHECKING:
-    from spectrie.model import Runner
 
 __all__ = ["EXIT_FAILURE", "run_worker"]
 
@@ -181,11 +178,6 @@ def _announce(link: RouterLink, drain: threading.Event, facts: dict[str, Any]) -
     threading.Thread(target=wait, name="spectrie-announce", daemon=True).start()
 
 
-def _drafter(runner: Runner) -> str | None:
-    """Returns what a start-up line says of the drafter."""
-    return None if runner.drafter is None else runner.drafter.line
-
-
 def _facts(host: EngineHost, options: WorkerOptions, health: HealthServer | None) -> dict[str, Any]:
     runner = host.runner
     return {
@@ -201,7 +193,8 @@ def _facts(host: EngineHost, options: WorkerOptions, health: HealthServer | None
         "kv_bytes": runner.info.kv_bytes,
         "kv_tokens": runner.num_pages * runner.page_size,
         "memory_bytes": options.engine.memory_bytes,
-        "drafter": _drafter(runner),
+        "drafter": next((drafter.line for drafter in runner.drafters), None),
+        "drafters": [drafter.line for drafter in runner.drafters],
         "speculation": host.speculation,
         "recycle": options.engine.recycle,
         "bigrams": options.engine.bigrams,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from spectrie._proto import worker_pb2
@@ -29,6 +30,10 @@ class ReportsLoad(Protocol):
     @property
     def recycles(self) -> bool:
         """Whether drafts use the model's runner-up tokens."""
+
+    @property
+    def drafters(self) -> Sequence[str]:
+        """Names of the drafters that the engine knows, in its order."""
 
     @property
     def steps(self) -> int:
@@ -72,4 +77,5 @@ class Reports:
                 "`spectrie corpus list` names the files: build them again",
                 load.lost_corpus_blocks,
             )
-        return worker_pb2.WorkerMessage(load=load_message(load, self._host.recycles))
+        message = load_message(load, self._host.recycles, self._host.drafters)
+        return worker_pb2.WorkerMessage(load=message)

@@ -91,6 +91,7 @@ pub(crate) fn keywords() -> String {
             // Given at command lines, as text.
             "device" | "dtype" => "str".into(),
             "corpora" => "Sequence[str | Path]".into(),
+            "drafter" => "str | Path | Sequence[str | Path]".into(),
             "state_dir" => "str | Path | None".into(),
             _ => annotation(row),
         };

@@ -2,6 +2,7 @@
 # `spectrie.model.decoder.cpu` passes tensors as (address, dtype, number of elements), and keeps them alive.
 
 CPU_PAGE_SIZE: int
+MAX_DRAFTERS: int
 """Slots of a page in the CPU key-value cache."""
 
 CPU_TOP_K: int
@@ -96,8 +97,8 @@ class CpuDecoder:
         Raises:
             ValueError: Nothing is tapped.
         """
-    def set_drafter(self, drafter: Any, attention: Any, *, max_rows: int, seats: int) -> None:
-        """Puts a drafter beside the decoder: every later forward writes its entries.
+    def add_drafter(self, drafter: Any, attention: Any, *, max_rows: int, seats: int) -> int:
+        """Puts one more drafter beside the decoder: every later forward writes its entries.
 
         Args:
             drafter: `spectrie.model.drafters.Drafter`.
@@ -107,16 +108,21 @@ class CpuDecoder:
             max_rows: Draft rows of a step at most, all levels together.
             seats: Rows of the feature store for running requests, behind those of the pages.
 
+        Returns:
+            Its number; they count from 0.
+
         Raises:
             ValueError: Sizes that do not fit, no memory, or the decoder is one of several ranks.
         """
-    def drop_drafter(self) -> None:
-        """Takes the drafter away."""
+    def drop_drafter(self, drafter: int) -> None:
+        """Takes a drafter away."""
     @property
-    def drafter_bytes(self) -> int | None:
-        """Memory that the drafter's weights and workspaces take; None without one."""
-    def set_drafter_resting(self, resting: bool) -> None:
-        """Sets whether forwards leave the drafter out, to be timed without it: they write no entries."""
+    def drafts(self) -> bool:
+        """Whether there is a drafter."""
+    def drafter_bytes(self, drafter: int) -> int | None:
+        """Memory that a drafter's weights and workspaces take; None without it."""
+    def set_drafter_resting(self, drafter: int, resting: bool) -> None:
+        """Sets whether forwards leave a drafter out, to be timed without it: they write none of its entries."""
     def draft(
         self, plan: Any
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
@@ -127,10 +133,10 @@ class CpuDecoder:
             tokens that the plan names.
 
         Raises:
-            ValueError: The plan contradicts itself, or no drafter is loaded.
+            ValueError: The plan contradicts itself, or the drafter that it asks is not there.
         """
     def poison_drafter(self, value: float) -> None:
-        """Writes a number to all stored features, keys and values of the drafter; for tests."""
+        """Writes a number to all stored features, keys and values of drafters; for tests."""
     def forward(
         self, plan: Any
     ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:

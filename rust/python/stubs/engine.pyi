@@ -67,7 +67,7 @@ class Engine:
         Raises:
             EngineError: When the lists do not fit together, a price is negative, or tiles have no row.
         """
-    def set_drafter(
+    def add_drafter(
         self,
         *,
         source: int,
@@ -79,9 +79,9 @@ class Engine:
         namespaces: Sequence[str] | None = None,
         needs_features: bool = True,
         fill_ms: Sequence[float] | None = None,
-    ) -> None:
-        """Drafts with answers of the runner's drafter too, from the first step on. Tokens do not depend on
-        it.
+    ) -> int:
+        """Drafts with answers of one more drafter of the runner's, from the first step on. A step asks about
+        each request the one that is worth most there. Tokens do not depend on it.
 
         Args:
             source: What its tokens are credited to: the number of `head` or `draft_model`.
@@ -95,12 +95,15 @@ class Engine:
             fill_ms: Milliseconds in which it makes keys of so many committed tokens, at each of `rows`; none
                 if it reads features, whose keys are made by forwards.
 
+        Returns:
+            Its number; they count from 0.
+
         Raises:
-            EngineError: A value is out of range, or a step was planned before.
+            EngineError: A value is out of range, there are too many, or a step was planned before.
         """
     def set_drafter_upkeep(self, upkeep_ms: float) -> None:
-        """Prices what the drafter adds to every forward, asked or not: `upkeep_ms` to one of one row. Its gain
-        is then told over steps without it; no effect without a drafter.
+        """Prices what the drafter that was added last adds to every forward, asked or not: `upkeep_ms` to
+        one of one row. Its gain is then told over steps without it; no effect without a drafter.
 
         Raises:
             EngineError: It is below 0 or not finite.

@@ -115,20 +115,24 @@ class Load:
         """The upper end."""
     @property
     def head_levels(self) -> int:
-        """Levels that a drafter of the runner's was asked."""
+        """Levels that drafters of the runner's were asked."""
     @property
     def head_rows(self) -> int:
-        """Rows that it was asked."""
+        """Rows of those levels."""
     @property
     def head_gain(self) -> float | None:
-        """Tokens per millisecond of the steps that may ask it over those held out from that alone; None
-        until enough were."""
+        """Tokens per millisecond of the steps that may ask the first of them over those held out from that
+        alone; None until enough were."""
     @property
     def head_gain_low(self) -> float | None:
         """The lower end of its 95 % interval."""
     @property
     def head_gain_high(self) -> float | None:
         """The upper end."""
+    @property
+    def drafters(self) -> list[tuple[int, int, tuple[float, float, float] | None]]:
+        """Of each drafter, by its number: levels, rows, and its gain with the ends of its 95 % interval,
+        None until that is known."""
     @property
     def longest_step_ms(self) -> float:
         """Milliseconds that the longest step may take, at the speed of the machine now: a whole chunk at

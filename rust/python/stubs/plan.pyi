@@ -95,6 +95,9 @@ class DraftPlan:
     """
 
     @property
+    def drafter(self) -> int:
+        """Which drafter is asked, by its number; its copies are for all of them."""
+    @property
     def level(self) -> int:
         """Counts from 1."""
     @property

@@ -77,7 +77,8 @@ class OwnServers:
     def running(self, arguments: list[str], _: Any) -> Iterator[dict[str, Any]]:
         self.arguments.append(arguments)
         drafter = None if "--drafter=off" in arguments else self.drafter
-        worker = {"dtype": "float32", "threads": 1, "drafter": drafter}
+        drafters = [] if drafter is None else [drafter]
+        worker = {"dtype": "float32", "threads": 1, "drafters": drafters}
         yield {"grpc": self.server.target, "workers": [worker]}
 
     @property

@@ -16,7 +16,7 @@ from spectrie.model.drafters import Target, read_drafter
 from spectrie.model.files.measurements import Measurements
 from spectrie.model.files.tensors import as_tensor
 from spectrie.model.plan import StepPlan
-from spectrie.model.runner.drafter_loading import chosen_drafter
+from spectrie.model.runner.drafter_loading import chosen_drafters
 from tests.model.drafters.fused import joined_answers
 from tests.model.drafters.heads import HIDDEN
 from tests.model.drafters.mtp_layers import FORMS, NORMS, layer_config, save_model, write_alone
@@ -93,9 +93,9 @@ def test_auto_takes_the_layer_if_there_is_one_that_can_run(tiny: Path, tmp_path:
     assert named(load_runner(own, num_pages=8)) is None
     assert named(load_runner(tiny, num_pages=8, drafter="auto")) is None
     none = Measurements(None)
-    assert chosen_drafter("auto", own, "cpu", 1, none).folder == own
+    assert chosen_drafters(["auto"], own, "cpu", 1, none)[0].folder == own
     for device, ranks, where in (("cpu", 2, "2 processes"), ("cuda", 1, "a GPU")):
-        choice = chosen_drafter("auto", own, device, ranks, none)
+        (choice,) = chosen_drafters(["auto"], own, device, ranks, none)
         assert choice.folder is None
         assert choice.why_none == (
             "the model's layer for multi-token prediction runs on a CPU, in one process, and this model "

@@ -17,7 +17,7 @@ from spectrie.model import load_runner
 from spectrie.model.drafters import shipped_heads
 from spectrie.model.files.fingerprint import model_hash
 from spectrie.model.files.measurements import Measurements
-from spectrie.model.runner.drafter_loading import chosen_drafter
+from spectrie.model.runner.drafter_loading import chosen_drafters
 from spectrie.model.runner.runner import Runner
 from spectrie.model.sources.catalog import CATALOG
 from tests.model.drafters.heads import write_tiny_head
@@ -164,12 +164,12 @@ def test_an_unknown_name_is_refused_with_what_ships(model: Path, heads: Path) ->
 def test_where_no_drafter_runs_auto_says_so_and_a_name_is_refused(
     model: Path, head: Path, device: str, ranks: int, where: str
 ) -> None:
-    choice = chosen_drafter("auto", model, device, ranks, Measurements(None))
+    (choice,) = chosen_drafters(["auto"], model, device, ranks, Measurements(None))
     assert choice.folder is None
     assert f"the head {NAME} that ships for it runs on a CPU" in str(choice.why_none)
     assert str(choice.why_none).endswith(where)
     with pytest.raises(ConfigError, match=f"drafter is '{NAME}', but drafters run on a CPU"):
-        chosen_drafter(NAME, model, device, ranks, Measurements(None))
+        chosen_drafters([NAME], model, device, ranks, Measurements(None))
 
 
 def test_auto_serves_on_several_ranks_without_the_head(model: Path, head: Path) -> None:
@@ -215,7 +215,7 @@ def test_an_llm_says_what_it_took_or_why_none(
     caplog.set_level(logging.INFO, "spectrie.worker")
     with LLM(model, drafter="auto", threads=1, num_pages=16) as llm:
         native = llm._host.runner.native
-        assert native is not None and native.drafter_bytes is not None
+        assert native is not None and native.drafts
     assert any(line.startswith(f"drafter {NAME}: ") for line in caplog.messages)
     caplog.clear()
     shutil.rmtree(heads / NAME)
@@ -227,7 +227,7 @@ def test_an_llm_says_what_it_took_or_why_none(
 def test_auto_loads_nothing_where_nothing_is_drafted(model: Path, head: Path) -> None:
     with LLM(model, drafter="auto", speculation="off", threads=1, num_pages=16) as llm:
         native = llm._host.runner.native
-        assert native is not None and native.drafter_bytes is None
+        assert native is not None and not native.drafts
 
 
 def test_no_head_of_the_package_has_the_name_of_something_else() -> None:

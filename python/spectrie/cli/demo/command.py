@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import util
@@ -54,35 +54,38 @@ def run(args: argparse.Namespace) -> int:
     painter = Painter()
     if args.server:
         return conclude(_off_and_on(args.server, max_tokens, painter), painter)
-    with _server(args.model, settings, "off") as facts:
+    with _server(args.model, settings, ["off"]) as facts:
         answers = _off_and_on(facts["grpc"], max_tokens, painter)
     wished = _wished(args.model, settings)
-    if wished is None:
+    if not wished:
         return conclude(answers, painter)
     with _server(args.model, settings, wished) as facts:
-        drafter = facts["workers"][0].get("drafter")
-        if drafter is None:
+        drafters = facts["workers"][0]["drafters"]
+        if not drafters:
             print("without a drafter: this server has none\n")
             return conclude(answers, painter)
-        print(f"drafter: {drafter}\n")
-        name = drafter.split(",")[0]
+        for drafter in drafters:
+            print(f"drafter: {drafter}")
+        print()
+        name = " and ".join(drafter.split(",")[0] for drafter in drafters)
         added = _with_drafter(facts["grpc"], max_tokens, painter, name)
     answers = [replace(one, drafter=more) for one, more in zip(answers, added, strict=True)]
     return conclude(answers, painter, name)
 
 
 @contextmanager
-def _server(model: str, settings: Settings, drafter: str) -> Iterator[dict[str, Any]]:
-    """A router and a worker with a drafter; gives the facts of their ready line."""
+def _server(model: str, settings: Settings, drafters: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """A router and a worker with drafters; gives the facts of their ready line."""
     note = Painter(sys.stderr)
 
     def show(line: str) -> None:
         print(note.dim(line), file=sys.stderr, flush=True)
 
-    beside = "" if drafter == "off" else f", with drafter {drafter}"
+    beside = "" if list(drafters) == ["off"] else f", with drafter {', '.join(drafters)}"
     print(f"starting a router and a worker for {model}{beside} ...", flush=True)
     began = time.monotonic()
-    own = ["serve", model, "--http=127.0.0.1:0", "--grpc=127.0.0.1:0", f"--drafter={drafter}"]
+    own = ["serve", model, "--http=127.0.0.1:0", "--grpc=127.0.0.1:0"]
+    own += [f"--drafter={drafter}" for drafter in drafters]
     with running([*own, *_flags(settings)], show) as facts:
         worker = facts["workers"][0]
         print(
@@ -103,20 +106,20 @@ def _flags(settings: Settings) -> list[str]:
     ]
 
 
-def _wished(model: str, settings: Settings) -> str | None:
-    """The drafter of the second server; None for no such server."""
-    drafter: str = settings["drafter"]
+def _wished(model: str, settings: Settings) -> list[str]:
+    """The drafters of the second server; none for no such server."""
+    drafters = list(settings["drafter"])
     if settings.origins["drafter"] == "default":
-        drafter = "auto"
-    if drafter == "off" or util.find_spec("safetensors") is None:
-        return None
-    if drafter != "auto":
-        return drafter
+        drafters = ["auto"]
+    if drafters == ["off"] or util.find_spec("safetensors") is None:
+        return []
+    if drafters != ["auto"]:
+        return drafters
     from spectrie.model import resolve as resolve_model
     from spectrie.model.runner.drafter_loading import found_drafter
 
     # The first server has fetched the model, and kept its hash.
-    return None if found_drafter(resolve_model(model).folder).folder is None else "auto"
+    return [] if found_drafter(resolve_model(model).folder).folder is None else drafters
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +21,7 @@ class Asked:
         http: Address of the HTTP API.
         grpc: Address of the gRPC API.
         state_dir: Folder that keeps draft memory; None for none.
-        drafter: A drafter for the model, as `--drafter` names it; None loads none.
+        drafters: Drafters for the model, as `--drafter` names them; None loads none.
     """
 
     model: str
@@ -28,7 +29,7 @@ class Asked:
     http: str = "127.0.0.1:8000"
     grpc: str = "127.0.0.1:50051"
     state_dir: str | None = None
-    drafter: str | None = None
+    drafters: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

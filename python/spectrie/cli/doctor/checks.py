@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spectrie.cli.doctor.addresses import check_address
 from spectrie.cli.doctor.check import Asked, Check
-from spectrie.cli.doctor.drafter import check_drafter
+from spectrie.cli.doctor.drafter import check_drafters
 from spectrie.cli.doctor.gpu import check_exactness, check_gpu, check_kernels
 from spectrie.cli.doctor.resources import (
     check_cache,
@@ -47,7 +47,7 @@ def run_checks(asked: Asked) -> Iterator[Check]:
         ("state", lambda: check_state_dir(asked.state_dir)),
         ("model", lambda: _model(model)),
         ("exactness", lambda: check_exactness(_stored(model), device)),
-        ("drafter", lambda: check_drafter(asked.drafter, _stored(model))),
+        ("drafter", lambda: check_drafters(asked.drafters, _stored(model))),
         ("http", lambda: check_address("--http", asked.http)),
         ("grpc", lambda: check_address("--grpc", asked.grpc)),
     )

@@ -9,7 +9,6 @@ import json
 from spectrie.cli.console.terminal import Painter
 from spectrie.cli.doctor.check import Asked, Check
 from spectrie.cli.doctor.checks import run_checks
-from spectrie.cli.flags.arguments import Once
 from spectrie.cli.flags.options import add_config, add_option, option
 from spectrie.cli.flags.settings import resolve
 
@@ -32,9 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         add_option(parser, option(key))
     parser.add_argument(
         "--drafter",
-        action=Once,
+        action="append",
         metavar="PATH",
-        help="drafter to load beside the model and to measure, as of serve; auto: what it finds [none]",
+        help="drafter to load beside the model and to measure, as of serve; auto: what it finds; repeat for several [none]",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     add_config(parser)
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     settings = resolve("serve", args)
     chosen = {key: settings[key] for key in _OF_SERVERS}
     checks = []
-    for check in run_checks(Asked(model=args.model, drafter=args.drafter, **chosen)):
+    for check in run_checks(Asked(model=args.model, drafters=args.drafter, **chosen)):
         checks.append(check)
         if not args.json:
             _show(check)

@@ -1,47 +1,53 @@
-"""What `spectrie doctor` says of a drafter: whether it fits the model, and what it costs here."""
+"""What `spectrie doctor` says of drafters: whether they fit the model, and what they cost here."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import util
 from pathlib import Path
 
 from spectrie.cli.doctor.check import Check
 
-__all__ = ["check_drafter"]
+__all__ = ["check_drafters"]
 
 _NAME = "drafter"
 
 
-def check_drafter(drafter: str | None, model: Path | None) -> Check:
-    """Loads a drafter beside its model, on the CPU, and measures it.
+def check_drafters(drafters: Sequence[str] | None, model: Path | None) -> Check:
+    """Loads drafters beside their model, on the CPU, and measures them.
 
     Args:
-        drafter: As `--drafter` of a server; None if nobody asked, which loads nothing.
+        drafters: As `--drafter` of a server; None if nobody asked, which loads nothing.
         model: The model's folder; None if it is not stored.
 
     Raises:
-        ModelError: The drafter was named and cannot be read, or does not fit the model.
+        ConfigError: They cannot be loaded together.
+        ModelError: A drafter was named and cannot be read, or does not fit the model.
     """
     can_run = util.find_spec("safetensors") is not None
-    if drafter == "off" or (drafter is None and not (can_run and model)):
+    if drafters == ["off"] or (drafters is None and not (can_run and model)):
         return Check(_NAME, "ok", "none asked for: --drafter PATH checks one")
     if not can_run:
-        return Check(_NAME, "note", f"{drafter} is checked where models run: spectrie[cpu]")
+        named = ", ".join(drafters or [])
+        return Check(_NAME, "note", f"{named} is checked where models run: spectrie[cpu]")
     if model is None:
-        return Check(_NAME, "note", f"{drafter} is checked with a model that is stored")
-    if drafter is None:
+        named = ", ".join(drafters or [])
+        return Check(_NAME, "note", f"{named} is checked with a model that is stored")
+    if drafters is None:
         return _found(model)
     from spectrie.engine.forecast import measure
 
-    measured = measure(model, drafter)
-    info, expected = measured.drafter, measured.expected
-    if info is None:
+    measured = measure(model, drafters)
+    if not measured.drafters:
         return Check(_NAME, "note", f"none: {measured.why_none}")
-    if info.is_for_model is False:
-        return Check(
-            _NAME, "note", f"{info.line}; tokens stay right, but few drafts may be accepted"
-        )
-    return Check(_NAME, "ok", info.line if expected is None else f"{info.line}; {expected}")
+    lines = []
+    for info, expected in measured.drafters:
+        if info.is_for_model is False:
+            lines.append(f"{info.line}; tokens stay right, but few drafts may be accepted")
+        else:
+            lines.append(info.line if expected is None else f"{info.line}; {expected}")
+    is_other = any(info.is_for_model is False for info, _ in measured.drafters)
+    return Check(_NAME, "note" if is_other else "ok", " | ".join(lines))
 
 
 def _found(model: Path) -> Check:

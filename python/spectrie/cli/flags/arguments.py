@@ -9,7 +9,7 @@ from typing import Any
 from spectrie.cli.flags.values import Kind
 from spectrie.errors import ConfigError
 
-__all__ = ["Once", "add_value", "read_value"]
+__all__ = ["add_value", "read_value"]
 
 
 def add_value(
@@ -39,23 +39,6 @@ def read_value(
         return parse(given)
     except ValueError as error:
         raise ConfigError(f"{_flag(key)}: {error}") from None
-
-
-class Once(argparse.Action):
-    """Takes a flag's value; a second one is an error, where others take the last."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        """Stores `values`, or ends the program where there is one already."""
-        before = getattr(namespace, self.dest)
-        if before not in (None, values):
-            parser.error(f"{option_string} names {before!r} and {values!r}; expected one of them")
-        setattr(namespace, self.dest, values)
 
 
 def _flag(key: str) -> str:

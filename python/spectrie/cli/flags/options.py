@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from spectrie._core import option_rows
 from spectrie.cli.flags import values
-from spectrie.cli.flags.arguments import Once
 from spectrie.cli.flags.groups import place_in_help, title_of
 from spectrie.cli.flags.values import Kind
 
@@ -165,14 +164,6 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _action(option: Option) -> str | type[argparse.Action]:
-    """What a flag with a value does: the last one counts, as in most programs. But a second drafter reads like one
-    more, which would be forgotten in silence."""
-    if option.key == "drafter":
-        return Once
-    return "append" if option.repeated else "store"
-
-
 def add_option(parser: argparse._ActionsContainer, option: Option) -> None:
     """Adds the flag of one option; its value stays text."""
     help_text = option.help_text.replace("%", "%%")
@@ -183,7 +174,7 @@ def add_option(parser: argparse._ActionsContainer, option: Option) -> None:
     else:
         parser.add_argument(
             option.flag,
-            action=_action(option),
+            action="append" if option.repeated else "store",
             dest=option.key,
             metavar=option.kind.metavar,
             help=help_text,

@@ -87,7 +87,7 @@ def check_several(settings: Settings) -> None:
             "--corpus: a corpus is made for one model's tokenizer; with several models, add it to"
             " the running server: spectrie corpus add CORPUS --model NAME --server ADMIN"
         )
-    if settings.drafter != "off":
+    if any(name != "off" for name in settings.drafter):
         raise ConfigError("--drafter: a drafter is made for one model; allowed with several: off")
 
 

@@ -69,8 +69,7 @@ def _model_lines(workers: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         ("draft memory", f"{_mib(first['memory_bytes'])} per worker"),
         ("speculation", _speculation(first)),
     ]
-    if first.get("drafter"):
-        lines.append(("drafter", str(first["drafter"])))
+    lines += [("drafter", str(line)) for line in first["drafters"]]
     if first["corpora"]:
         lines.append(("corpora", ", ".join(first["corpora"])))
     return lines

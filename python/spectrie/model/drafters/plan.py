@@ -19,11 +19,12 @@ class DraftPlan(Protocol):
     """One level over all requests; `R` rows, `Q` requests, `M` moves.
 
     Attributes:
+        drafter: Number of the one that is asked; what moves, moves for all.
         level: 1 for the first of a step.
         row_token, row_position: int32 [R]; the first level's rows lie behind the committed tokens.
         row_request: int32 [R], index of the row's request in this plan.
         row_parent: int32 [R], the parent's number among all draft rows of the step; -1 on level 1.
-        row_index: Number of the first of these rows among all draft rows of the step.
+        row_index: Number of the first of these rows among all that this drafter is asked in the step.
         request_kv_len: int32 [Q], committed tokens, at least 1.
         request_feature: int32 [Q], row of the feature store with the last committed token's feature.
         page_indptr, page_ids: int32 [Q + 1] and [pages], page tables in CSR form.
@@ -36,6 +37,8 @@ class DraftPlan(Protocol):
         feature_copies: int32 [M, 2], rows of the store, source and destination, after those.
     """
 
+    @property
+    def drafter(self) -> int: ...
     @property
     def level(self) -> int: ...
     @property
@@ -115,6 +118,7 @@ class LevelPlan:
     kv_move_dst: Int32
     feature_moves: Int32
     feature_copies: Int32
+    drafter: int = 0
 
     @classmethod
     def of(
@@ -129,6 +133,7 @@ class LevelPlan:
         moves: Sequence[tuple[int, int]] = (),
         copies: Sequence[tuple[int, int]] = (),
         fills: Sequence[tuple[int, Sequence[int]]] | None = None,
+        drafter: int = 0,
     ) -> LevelPlan:
         """Returns a level.
 
@@ -143,6 +148,7 @@ class LevelPlan:
             copies: Rows of the store.
             fills: For each request the position of the first token whose keys are made, and the tokens from there
                 on; none by default.
+            drafter: Which one is asked.
         """
 
         def int32(values: Sequence[int]) -> Int32:
@@ -174,6 +180,7 @@ class LevelPlan:
             kv_move_dst=int32([destination for _, destination in slots]),
             feature_moves=pairs(moves),
             feature_copies=pairs(copies),
+            drafter=drafter,
         )
 
 

@@ -1,4 +1,4 @@
-"""Puts a drafter beside a model that is being loaded.
+"""Puts drafters beside a model that is being loaded.
 
 A drafter that is named must be there and run. One that `auto` finds must not keep a model from being served: what
 is wrong with it becomes the reason why there is none.
@@ -6,7 +6,8 @@ is wrong with it becomes the reason why there is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -32,7 +33,7 @@ from spectrie.model.runner.drafting import Drafting
 from spectrie.model.runner.info import RunnerInfo
 from spectrie.model.sources.resolution import resolve
 
-__all__ = ["DrafterChoice", "DrafterLoading", "chosen_drafter", "found_drafter"]
+__all__ = ["DrafterChoice", "DrafterLoading", "chosen_drafters", "found_drafter"]
 
 _Sized = TypeVar("_Sized")
 
@@ -52,31 +53,53 @@ class DrafterChoice:
     why_none: str | None = None
 
 
-def chosen_drafter(
-    name: str, folder: Path, device: str, ranks: int, measurements: Measurements
-) -> DrafterChoice:
-    """Returns the drafter that an option names.
+def chosen_drafters(
+    names: Sequence[str], folder: Path, device: str, ranks: int, measurements: Measurements
+) -> list[DrafterChoice]:
+    """Returns the drafters that an option names, in its order, each once.
 
     Args:
-        name: `off`, a folder, the name of a head that ships, a model that must be fetched or converted first, as for
+        names: Of each: a folder, the name of a head that ships, a model that must be fetched or converted first, as for
             `resolve`, `mtp` for the layer in the model's own folder, or `auto` for that layer, else the head that
-            ships for these weights, if there is one and it can run.
+            ships for these weights, if there is one and it can run. None, or `off` alone, for no drafter.
         folder: The model.
         device: `cpu` or `cuda`.
         ranks: Processes that share the model.
         measurements: Keeps hashes.
 
     Raises:
-        ConfigError: A drafter is named where none can run: on a GPU, or on several ranks.
+        ConfigError: A drafter is named where none can run: on a GPU, or on several ranks; or there are too many, or
+            others beside `off`.
         ModelError: The model cannot be read, lacks the layer that is named, or there is no such drafter.
     """
-    if name == "off":
-        return DrafterChoice()
+    names = list(dict.fromkeys(names))
+    if "off" in names and len(names) > 1:
+        others = ", ".join(name for name in names if name != "off")
+        raise ConfigError(f"drafter is 'off' and {others}: choose 'off', or the others")
+    if names == ["off"]:
+        return []
+    if len(names) > _core.MAX_DRAFTERS:
+        raise ConfigError(
+            f"{len(names)} drafters are named: {', '.join(names)}; allowed: up to {_core.MAX_DRAFTERS}"
+        )
     where = None
     if device != "cpu":
         where = "a GPU"
     elif ranks > 1:
         where = f"{ranks} processes"
+    choices: dict[Path | None, DrafterChoice] = {}
+    for name in names:
+        choice = _chosen(name, folder, where, measurements)
+        at = None if choice.folder is None else choice.folder.resolve()
+        # What was named counts, wherever `auto` finds it too.
+        if at not in choices or (choice.is_asked and not choices[at].is_asked):
+            choices[at] = choice
+    return list(choices.values())
+
+
+def _chosen(
+    name: str, folder: Path, where: str | None, measurements: Measurements
+) -> DrafterChoice:
     if name == "auto":
         return _found(folder, where, measurements)
     if where is not None:
@@ -143,40 +166,50 @@ def _named(name: str) -> Path:
 
 
 class DrafterLoading:
-    """The drafter of a model that is being loaded."""
+    """The drafters of a model that is being loaded."""
 
-    def __init__(self, choice: DrafterChoice, report: Callable[[str], None]) -> None:
+    def __init__(self, choices: Sequence[DrafterChoice], report: Callable[[str], None]) -> None:
         """Reads nothing yet.
 
         Args:
-            choice: Which one.
+            choices: Which ones.
             report: Receives one line per stage.
         """
-        self._choice = choice
+        self._choices = choices
         self._report = report
-        self._drafter: Drafter | None = None
-        self.why_none = choice.why_none
+        self._read: list[tuple[DrafterChoice, Drafter]] = []
+        reasons = (choice.why_none for choice in choices)
+        self._why_none = next((why for why in reasons if why is not None), None)
+
+    @property
+    def why_none(self) -> str | None:
         """Why there is none, where none was named."""
+        return None if self._read else self._why_none
 
     def read(self, target: Path, config: ModelConfig, weights: Weights) -> None:
-        """Reads it for the model of the folder `target`.
+        """Reads them for the model of the folder `target`.
 
         Raises:
-            ModelError: It was named and cannot be read, or does not fit the model.
+            ModelError: One was named and cannot be read, or does not fit the model.
         """
-        folder = self._choice.folder
-        if folder is None:
+        found = [choice for choice in self._choices if choice.folder is not None]
+        if not found:
             return
-        self._report("reading the drafter")
+        self._report("reading the drafter" if len(found) == 1 else "reading the drafters")
         shape = (config.vocabulary_size, config.hidden_size)
         head = weights.take(EMBEDDING if config.tied_head else HEAD, shape)
-        try:
-            self._drafter = read_drafter(folder, Target(config, head, target))
-        except ModelError as error:
-            self._go_without(error)
+        for choice in found:
+            if choice.folder is None:
+                continue
+            try:
+                drafter = read_drafter(choice.folder, Target(config, head, target))
+            except ModelError as error:
+                self._go_without(choice, error)
+            else:
+                self._read.append((choice, drafter))
 
     def sized(self, size: Callable[[int], _Sized], config: ModelConfig, itemsize: int) -> _Sized:
-        """Returns the size of a cache with room for the drafter's keys, values and features.
+        """Returns the size of a cache with room for the drafters' keys, values and features.
 
         Args:
             size: Returns it by the bytes that a page takes besides the model's.
@@ -187,44 +220,66 @@ class DrafterLoading:
             ConfigError: There is no room for the model, or for a drafter that was named.
             ModelError: Likewise.
         """
-        drafter = self._drafter
-        if drafter is None:
-            return size(0)
-        numbers = drafter.geometry.numbers_per_token * _core.CPU_PAGE_SIZE
         try:
-            return size((numbers + drafter.taps * config.hidden_size) * itemsize)
+            return size(self._page_bytes(config, itemsize))
         except (ConfigError, ModelError) as error:
-            self._go_without(error)
-            return size(0)
+            for choice in [choice for choice, _ in self._read if not choice.is_asked]:
+                self._go_without(choice, error)
+            return size(self._page_bytes(config, itemsize))
+
+    def _page_bytes(self, config: ModelConfig, itemsize: int) -> int:
+        """Bytes that the drafters take of a page."""
+        numbers = 0
+        for _, drafter in self._read:
+            numbers += drafter.geometry.numbers_per_token * _core.CPU_PAGE_SIZE
+            numbers += drafter.taps * config.hidden_size
+        return numbers * itemsize
 
     def beside(
         self, decoder: object, info: RunnerInfo, measurements: Measurements
-    ) -> Drafting | None:
-        """Puts it beside the decoder.
+    ) -> list[Drafting]:
+        """Puts them beside the decoder.
 
         Raises:
-            ModelError: It was named, and its sizes do not fit, or there is no memory.
+            ModelError: One was named, and its sizes do not fit, or there is no memory.
         """
-        folder, drafter = self._choice.folder, self._drafter
         native = decoder.native if isinstance(decoder, CpuDecoder) else None
-        if folder is None or drafter is None or native is None:
-            return None
-        try:
-            return Drafting(
-                native,
-                drafter,
-                info,
-                name=folder.name,
-                digest=model_hash(folder, measurements),
-                max_rows=info.max_batch_rows,
-            )
-        except ValueError as error:
-            self._go_without(ModelError(f"drafter {folder}: {error}"))
-            return None
+        if native is None:
+            return []
+        beside: list[Drafting] = []
+        names: list[str] = []
+        for choice, drafter in list(self._read):
+            if choice.folder is None:
+                continue
+            name = _other_than(names, choice.folder.name)
+            try:
+                one = Drafting(
+                    native,
+                    drafter,
+                    info,
+                    name=name,
+                    digest=model_hash(choice.folder, measurements),
+                    max_rows=info.max_batch_rows,
+                )
+            except ValueError as error:
+                self._go_without(choice, ModelError(f"drafter {choice.folder}: {error}"))
+            else:
+                beside.append(one)
+                names.append(name)
+        return beside
 
-    def _go_without(self, error: ConfigError | ModelError) -> None:
-        if self._choice.is_asked:
+    def _go_without(self, choice: DrafterChoice, error: ConfigError | ModelError) -> None:
+        if choice.is_asked:
             raise error
-        self._drafter = None
-        self.why_none = str(error)
+        self._read = [(other, drafter) for other, drafter in self._read if other is not choice]
+        self._why_none = str(error)
         self._report(f"without a drafter: {error}")
+
+
+def _other_than(names: Sequence[str], name: str) -> str:
+    """A name that tells a drafter from others: its folder's, with a number where another has that."""
+    for number in itertools.count(2):
+        if name not in names:
+            break
+        name = f"{name.rsplit('#', 1)[0]}#{number}"
+    return name

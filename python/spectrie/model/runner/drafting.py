@@ -161,8 +161,8 @@ class Drafting:
             cosines=cosines,
             sines=sines,
         )
-        core.set_drafter(drafter, attention, max_rows=max_rows, seats=SEATS)
         self._core = core
+        self._number = core.add_drafter(drafter, attention, max_rows=max_rows, seats=SEATS)
         self._info = info
         # Not the drafter itself: it keeps tensors alive that the core has packed.
         self._kind, self._max_levels = drafter.kind, drafter.max_levels
@@ -171,12 +171,17 @@ class Drafting:
         self._name, self._digest, self._max_rows = name, digest, max_rows
 
     @property
+    def number(self) -> int:
+        """Its number among the decoder's drafters."""
+        return self._number
+
+    @property
     def needs_features(self) -> bool:
         """Whether the drafter reads the model's features."""
         return self._needs_features
 
     def draft(self, plan: DraftPlan) -> Answers:
-        """Answers the rows of one level.
+        """Answers the rows of one level that asks it.
 
         Raises:
             ValueError: The plan is inconsistent.
@@ -185,7 +190,7 @@ class Drafting:
 
     def close(self) -> None:
         """Takes the drafter away from the decoder."""
-        self._core.drop_drafter()
+        self._core.drop_drafter(self._number)
 
     def describe(self, costs: DraftCosts) -> DrafterInfo:
         """Returns what there is to know."""
@@ -197,7 +202,7 @@ class Drafting:
             max_levels=self._max_levels,
             max_rows=self._max_rows,
             max_requests=SEATS,
-            num_bytes=self._core.drafter_bytes or 0,
+            num_bytes=self._core.drafter_bytes(self._number) or 0,
             costs=costs,
             named_tokens=self._named_tokens,
             origin=origin,
@@ -226,13 +231,13 @@ class Drafting:
             if bool(fills) != self._needs_features:
                 return DraftCosts(rows, first, later, times[2 * n], fills)
         busy = machine.is_busy()
-        timer = _Timer(self, self._info, step)
+        timer = _Timer(self._core, self._number, self._info, step)
         both = [timer.levels(n, has_later=has_later) for n in rows]
         first = _ascending([one for one, _ in both])
         later = _ascending([other for _, other in both])
         upkeep, fills = 0.0, list[float]()
         if self._needs_features:
-            upkeep = timer.upkeep(self._core)
+            upkeep = timer.upkeep()
         else:
             fills = _ascending([timer.keys(n) for n in rows])
         stored = [*first, *later, upkeep, *fills]
@@ -242,9 +247,13 @@ class Drafting:
 
 class _Timer:
     def __init__(
-        self, drafting: Drafting, info: RunnerInfo, step: Callable[[StepPlan], object]
+        self,
+        core: _core.CpuDecoder,
+        number: int,
+        info: RunnerInfo,
+        step: Callable[[StepPlan], object],
     ) -> None:
-        self._drafting = drafting
+        self._core, self._number = core, number
         self._step = step
         most = min(info.max_context, info.num_pages * info.page_size)
         self._kv_len = max(1, min(_CONTEXT, most - 2))
@@ -262,21 +271,23 @@ class _Timer:
         """
         requests = [(self._kv_len, self._store, self._pages)] * rows
         at = self._kv_len
-        first = LevelPlan.of(requests, [(0, at, row, -1) for row in range(rows)])
+        drafter = self._number
+        first = LevelPlan.of(requests, [(0, at, row, -1) for row in range(rows)], drafter=drafter)
         later = LevelPlan.of(
             requests,
             [(0, at + 1, row, row) for row in range(rows)],
             level=2,
             row_index=rows,
+            drafter=drafter,
         )
         times = []
         for _ in range(_ROUNDS):
             self._step(self._forward)
             start = time.perf_counter()
-            self._drafting.draft(first)
+            self._core.draft(first)
             between = time.perf_counter()
             if has_later:
-                self._drafting.draft(later)
+                self._core.draft(later)
             first_s = between - start
             times.append((first_s, time.perf_counter() - between if has_later else first_s))
         return min(one for one, _ in times) * 1e3, min(other for _, other in times) * 1e3
@@ -285,27 +296,28 @@ class _Timer:
         """Returns the milliseconds in which keys of so many tokens, the last ones of a text, are made."""
         count = min(tokens, self._kv_len)
         fills = [(self._kv_len - count, [0] * count)]
-        plan = LevelPlan.of([(self._kv_len, self._store, self._pages)], [], fills=fills)
+        request = (self._kv_len, self._store, self._pages)
+        plan = LevelPlan.of([request], [], fills=fills, drafter=self._number)
         times = []
         for _ in range(_ROUNDS):
             self._step(self._forward)
             start = time.perf_counter()
-            self._drafting.draft(plan)
+            self._core.draft(plan)
             times.append(time.perf_counter() - start)
         return min(times) * 1e3
 
-    def upkeep(self, core: _core.CpuDecoder) -> float:
+    def upkeep(self) -> float:
         """Returns the milliseconds that entries add to a forward of one row."""
         times: dict[bool, list[float]] = {True: [], False: []}
         try:
             for _ in range(2 * _ROUNDS):
                 for resting, taken in times.items():
-                    core.set_drafter_resting(resting)
+                    self._core.set_drafter_resting(self._number, resting)
                     start = time.perf_counter()
                     self._step(self._forward)
                     taken.append(time.perf_counter() - start)
         finally:
-            core.set_drafter_resting(False)
+            self._core.set_drafter_resting(self._number, False)
         return max(min(times[False]) - min(times[True]), 0.0) * 1e3
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from spectrie.model.parallel.split import Split
 from spectrie.model.plan import TREE_ROWS
 from spectrie.model.runner.bigram_prefix import bigram_prefix_of
 from spectrie.model.runner.choices import chosen_arithmetic, chosen_device, chosen_dtype
-from spectrie.model.runner.drafter_loading import DrafterChoice, DrafterLoading, chosen_drafter
+from spectrie.model.runner.drafter_loading import DrafterChoice, DrafterLoading, chosen_drafters
 from spectrie.model.runner.drafting import Drafting
 from spectrie.model.runner.info import RunnerInfo
 from spectrie.model.runner.runner import Runner
@@ -54,7 +54,7 @@ class LoadOptions:
     kv_memory_bytes: int | None
     max_context: int | None
     max_batch_rows: int | None
-    drafter: DrafterChoice = field(default_factory=DrafterChoice)
+    drafters: Sequence[DrafterChoice] = ()
     why_fast: str | None = None
 
     @property
@@ -76,7 +76,7 @@ class Loaded:
         threads: Threads that share a forward in this process.
         group: The ranks; None for a single one.
         differing: Names the products in which a row depends on the others, on a GPU that should be exact.
-        drafting: A drafter beside the decoder.
+        drafting: Drafters beside the decoder.
         why_no_drafter: Why `auto` put none there.
     """
 
@@ -86,14 +86,14 @@ class Loaded:
     threads: int
     group: Group | None
     differing: Callable[[], list[str]] = list
-    drafting: Drafting | None = None
+    drafting: list[Drafting] = field(default_factory=list)
     why_no_drafter: str | None = None
 
 
 def load(
     options: LoadOptions,
     *,
-    drafter: str,
+    drafters: Sequence[str],
     tensor_parallel: int,
     rank_timeout_s: float,
     progress: Callable[[str], None] | None,
@@ -103,8 +103,9 @@ def load(
         raise ConfigError(f"tensor_parallel is {tensor_parallel}, expected at least 1")
     device = chosen_device(options.device)
     dtype = chosen_dtype(options.dtype, device)
-    choice = chosen_drafter(drafter, options.folder, device, tensor_parallel, open_measurements())
-    options = replace(options, drafter=choice)
+    measurements = open_measurements()
+    choices = chosen_drafters(drafters, options.folder, device, tensor_parallel, measurements)
+    options = replace(options, drafters=choices)
     is_asked = options.gpu_arithmetic == "exact"
     arithmetic, why_fast = chosen_arithmetic(options.gpu_arithmetic, device)
     options = replace(
@@ -204,7 +205,7 @@ def _load_ranks(
     if options.device == "cuda" and gpu.count() < size:
         raise ConfigError(f"tensor_parallel is {size}, but torch sees {gpu.count()} CUDA devices")
     arguments = asdict(options) | {"folder": str(options.folder)}
-    del arguments["drafter"]
+    del arguments["drafters"]
     ranks = Ranks(size, given.timeout_s, arguments)
     try:
         loaded = assemble(options, seat=ranks.seat, ready=ranks.wait_ready, progress=progress)
@@ -278,8 +279,8 @@ def assemble(
         )
     for_drafters = layer_tensors(weights, behind=config.num_layers)
     weights.check_all_taken([*for_drafters, *([HEAD] if config.tied_head else [])])
-    drafter = DrafterLoading(options.drafter, report)
-    drafter.read(options.folder, config, weights)
+    drafters = DrafterLoading(options.drafters, report)
+    drafters.read(options.folder, config, weights)
     del weights
     ready()
     group = partition = None
@@ -310,7 +311,7 @@ def assemble(
             ranks=size,
         )
 
-    cache = drafter.sized(sized, config, itemsize)
+    cache = drafters.sized(sized, config, itemsize)
     if group is not None:
         # The ranks' free memory differs; rank 0's decides.
         cache = CacheSize(*group.agree([cache.num_pages, cache.bytes, cache.max_context]))
@@ -330,13 +331,13 @@ def assemble(
     except ValueError as error:
         raise ModelError(f"{options.folder}: {error}") from error
     info = _info(options, config, parts, model_hash(options.folder, measurements), cache, size)
-    drafting = drafter.beside(decoder, info, measurements)
+    drafting = drafters.beside(decoder, info, measurements)
     differing: Callable[[], list[str]] = list
     if not isinstance(parts, CpuWeights):
         from spectrie.model.runner.self_check import differing_products
 
         differing = partial(differing_products, parts.weights)
-    return Loaded(decoder, info, measurements, team, group, differing, drafting, drafter.why_none)
+    return Loaded(decoder, info, measurements, team, group, differing, drafting, drafters.why_none)
 
 
 def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:

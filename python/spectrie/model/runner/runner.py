@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ class Runner:
         threads: int,
         close: Callable[[], None] = lambda: None,
         check: Callable[[], None] = lambda: None,
-        drafting: Drafting | None = None,
+        drafting: Sequence[Drafting] = (),
         why_no_drafter: str | None = None,
     ) -> None:
         """Takes a decoder whose cache is empty.
@@ -54,7 +54,7 @@ class Runner:
             threads: Threads that share a forward.
             close: Ends the processes that the decoder has started.
             check: Raises the error of the next forward if it can be detected without one.
-            drafting: A drafter beside the decoder.
+            drafting: Drafters beside the decoder.
             why_no_drafter: Why there is none, where none was named.
         """
         self._decoder = decoder
@@ -64,7 +64,8 @@ class Runner:
         self._threads = threads
         self._close = close
         self._check = check
-        self._drafting = drafting
+        self._drafting = list(drafting)
+        self._drafters: list[DrafterInfo] | None = None
         self.why_no_drafter = why_no_drafter
         """Why there is no drafter, where none was named and one was looked for."""
         # Neither refers to this runner: a model that is dropped frees its device at once.
@@ -179,17 +180,29 @@ class Runner:
         self._check_rows(plan)
         return self._decoder.forward(plan)
 
-    @cached_property
-    def drafter(self) -> DrafterInfo | None:
-        """The drafter beside the model, with what it costs; None if there is none.
+    @property
+    def drafters(self) -> list[DrafterInfo]:
+        """The drafters beside the model, in the order in which they were named, with what they cost.
 
         The first call measures that, unless it is known from disk, and overwrites the cache's first pages:
         before serving.
         """
-        if self._drafting is None:
-            return None
-        costs = self._drafting.measure(self._measurements, self._threads, self.step)
-        return self._drafting.describe(costs)
+        if self._drafters is None:
+            self._drafters = [
+                one.describe(one.measure(self._measurements, self._threads, self.step))
+                for one in self._drafting
+            ]
+        return list(self._drafters)
+
+    @property
+    def drafter(self) -> DrafterInfo | None:
+        """The first of `drafters`; None if there is none."""
+        return next(iter(self.drafters), None)
+
+    @property
+    def drafts(self) -> bool:
+        """Whether there is a drafter beside the model."""
+        return bool(self._drafting)
 
     def draft(self, plan: DraftPlan) -> Answers:
         """Answers the rows of one level of drafts.
@@ -200,22 +213,37 @@ class Runner:
         Raises:
             ValueError: There is no drafter, or the plan is inconsistent or exceeds a limit.
         """
-        if self._drafting is None:
+        if not self._drafting:
             raise ValueError("this runner has no drafter")
-        return self._drafting.draft(plan)
+        for one in self._drafting:
+            if one.number == plan.drafter:
+                return one.draft(plan)
+        raise ValueError(f"this runner has no drafter of number {plan.drafter}")
 
-    def drop_drafter(self, why: str | None = None) -> None:
-        """Goes on without the drafter, and gives its memory back.
+    def drop_drafter(self, drafter: int) -> None:
+        """Goes on without a drafter, and gives its memory back.
+
+        Args:
+            drafter: Its number, as plans have it.
+        """
+        for index, one in enumerate(self._drafting):
+            if one.number == drafter:
+                one.close()
+                del self._drafting[index]
+                # What was known about it.
+                if self._drafters is not None:
+                    del self._drafters[index]
+                return
+
+    def drop_drafters(self, why: str) -> None:
+        """Goes on without any drafter, and gives their memory back.
 
         Args:
             why: What `why_no_drafter` says from now on.
         """
-        if self._drafting is not None:
-            self._drafting.close()
-            self._drafting = None
-            self.why_no_drafter = why
-            # What was known about it.
-            self.__dict__.pop("drafter", None)
+        for one in list(self._drafting):
+            self.drop_drafter(one.number)
+        self.why_no_drafter = why
 
     @property
     def launches(self) -> bool:

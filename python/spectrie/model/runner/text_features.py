@@ -79,7 +79,7 @@ def text_features(
     decoder = runner.native
     if decoder is None:
         raise ValueError("features are read on a CPU, by one process")
-    if decoder.drafter_bytes is not None:
+    if decoder.drafts:
         raise ValueError("features are read without a drafter, which taps layers of its own")
     decoder.set_taps(list(layers), final_norm=final_norm)
     try:

@@ -182,15 +182,16 @@ impl<E: Dtype> Decoder<E> {
             features,
             follower: None,
         });
-        self.forward_followed(team, step, tapped)
+        self.forward_followed(team, step, tapped.into_iter().collect())
     }
 
-    /// As [`Decoder::forward_tapped`]; a follower runs behind the layers of each block, with its features.
+    /// As [`Decoder::forward_tapped`], for each of `tapped`; its follower runs behind the layers of each block, with
+    /// its features.
     pub(crate) fn forward_followed(
         &mut self,
         team: &Team,
         step: &Step<'_>,
-        tapped: Option<Tapped<'_, E>>,
+        tapped: Vec<Tapped<'_, E>>,
     ) -> Result<TopTokens, CpuError> {
         let num_rows = self.check(step)?;
         let output = output_rows(num_rows, BLOCK_ROWS, step.sample_rows, step.top_rows)?;
@@ -219,12 +220,13 @@ impl<E: Dtype> Decoder<E> {
             ids: SharedSlice::new(&mut top.ids),
             probabilities: SharedSlice::new(&mut top.probabilities),
         };
-        let follower = tapped.as_ref().and_then(|tapped| tapped.follower);
-        let tapping = tapped.map(|tapped| {
-            let with_delta = !self.layers.is_empty();
+        let with_delta = !self.layers.is_empty();
+        let tapped = tapped.into_iter().map(|tapped| {
             let (norm, features) = (&self.final_norm, tapped.features);
-            features.writer(num_rows, norm, self.epsilon, with_delta)
+            let tapping = features.writer(num_rows, norm, self.epsilon, with_delta);
+            (tapping, tapped.follower)
         });
+        let tapped: Vec<_> = tapped.collect();
         team.run(&|member| {
             for (block, output) in output.iter().enumerate() {
                 let rows = block * BLOCK_ROWS..num_rows.min((block + 1) * BLOCK_ROWS);
@@ -244,11 +246,11 @@ impl<E: Dtype> Decoder<E> {
                         epsilon: self.epsilon,
                     };
                     layer.run(member, &pass, rows.clone());
-                    if let Some(tapping) = &tapping {
+                    for (tapping, _) in &tapped {
                         tapping.after_layer(member, index, buffers, rows.clone());
                     }
                 }
-                if let Some(tapping) = &tapping {
+                for (tapping, follower) in &tapped {
                     tapping.after_layers(member, buffers, rows.clone());
                     if let Some(follower) = follower {
                         let target = Target { embedding, head };

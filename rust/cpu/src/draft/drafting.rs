@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-use crate::attention::{Attention, AttentionConfig, BatchArrays, PAGE_SIZE};
+use crate::attention::{Attention, AttentionConfig, Batch, BatchArrays, PAGE_SIZE};
 use crate::buffer::SharedSlice;
 use crate::decoder::{BLOCK_ROWS, Decoder, Features, Step, TOP_K, Tapped, Target, TopTokens};
-use crate::draft::arrays::{Answers, DraftArrays, UpkeepArrays};
+use crate::draft::arrays::{Answers, DraftArrays, FeatureMoves, UpkeepArrays};
 use crate::draft::drafter::{Drafter, Goal, Origin, Run};
 use crate::draft::fill::Fill;
 use crate::draft::kinds::DrafterParts;
 use crate::draft::level::{Bounds, Drafted, Level};
 use crate::draft::naming::{Answering, Vocabulary};
 use crate::draft::room::{Room, RowSizes, Space};
-use crate::draft::store::FeatureStore;
+use crate::draft::store::{FeatureStore, Moves};
 use crate::draft::upkeep::{Keeping, Links, Upkeep};
 use crate::error::CpuError;
 use crate::matmul::Linear;
@@ -132,38 +132,76 @@ impl<E: Dtype> Drafting<E> {
         arrays: &BatchArrays<'_>,
         upkeep: &UpkeepArrays<'_>,
     ) -> Result<TopTokens, CpuError> {
+        Self::forward_beside(&mut [self], decoder, team, step, arrays, upkeep)
+    }
+
+    /// As [`Drafting::forward`], for several drafters of one decoder.
+    ///
+    /// # Errors
+    /// As [`Drafting::forward`].
+    pub fn forward_beside(
+        all: &mut [&mut Self],
+        decoder: &mut Decoder<E>,
+        team: &Team,
+        step: &Step<'_>,
+        arrays: &BatchArrays<'_>,
+        upkeep: &UpkeepArrays<'_>,
+    ) -> Result<TopTokens, CpuError> {
         decoder.check(step)?;
-        let Some(store_rows) = self.store_rows() else {
-            self.room.attention.move_slots(step.batch);
-            self.drafted.clear();
-            return decoder.forward(team, step);
-        };
-        let moves = self
-            .room
-            .store
-            .check(upkeep.moves, self.features.num_rows())?;
         let links = Links {
             row_parent: arrays.row_parent,
             request_row_start: arrays.request_row_start,
             request_row_count: arrays.request_row_count,
             request_kind: arrays.request_kind,
         };
-        let upkeep = Upkeep::new(step, links, upkeep, store_rows)?;
-        self.room.store.carry_out(&moves, self.features.values());
-        self.room.attention.move_slots(step.batch);
-        self.drafted.clear();
-        let block = step.batch.num_rows().min(BLOCK_ROWS);
-        let keeping = Keeping {
-            upkeep: &upkeep,
-            drafter: self.drafter.as_ref(),
-            space: self.room.open(&upkeep.batch, block),
-            own_head: self.vocabulary.own_head(),
-        };
-        let tapped = Tapped {
-            features: &mut self.features,
-            follower: Some(&keeping),
-        };
-        decoder.forward_followed(team, step, Some(tapped))
+        let mut checked = Vec::with_capacity(all.len());
+        for one in &*all {
+            let moves = one.checked(upkeep.moves)?;
+            let rows = one.store_rows();
+            let rows = rows.map(|rows| Upkeep::new(step, links, upkeep, rows));
+            checked.push((moves, rows.transpose()?));
+        }
+        let mut keeping = Vec::with_capacity(all.len());
+        let mut features = Vec::with_capacity(all.len());
+        for (one, (moves, upkeep)) in all.iter_mut().zip(&checked) {
+            one.carry_out(moves.as_ref(), step.batch);
+            one.drafted.clear();
+            let Some(upkeep) = upkeep else { continue };
+            let block = step.batch.num_rows().min(BLOCK_ROWS);
+            keeping.push(Keeping {
+                upkeep,
+                drafter: one.drafter.as_ref(),
+                space: one.room.open(&upkeep.batch, block),
+                own_head: one.vocabulary.own_head(),
+            });
+            features.push(&mut one.features);
+        }
+        let tapped = features
+            .into_iter()
+            .zip(&keeping)
+            .map(|(features, keeping)| Tapped {
+                features,
+                follower: Some(keeping),
+            });
+        let tapped = tapped.collect();
+        decoder.forward_followed(team, step, tapped)
+    }
+
+    /// Checks moves of features; `None` where none are read.
+    fn checked(&self, moves: FeatureMoves<'_>) -> Result<Option<Moves>, CpuError> {
+        let reads = self.store_rows().is_some();
+        let store = Some(&self.room.store).filter(|_| reads);
+        store
+            .map(|store| store.check(moves, self.features.num_rows()))
+            .transpose()
+    }
+
+    /// Moves its features, and what it has of a batch's moved slots.
+    fn carry_out(&mut self, moves: Option<&Moves>, batch: &Batch) {
+        if let Some(moves) = moves {
+            self.room.store.carry_out(moves, self.features.values());
+        }
+        self.room.attention.move_slots(batch);
     }
 
     /// Moves keys, values and features, makes up what the level says, then answers its rows. A first level begins
@@ -174,6 +212,20 @@ impl<E: Dtype> Drafting<E> {
     /// changed; [`CpuError::Panicked`] on a bug.
     pub fn draft(
         &mut self,
+        decoder: &mut Decoder<E>,
+        team: &Team,
+        arrays: &DraftArrays<'_>,
+    ) -> Result<Answers, CpuError> {
+        self.draft_beside(&mut [], decoder, team, arrays)
+    }
+
+    /// As [`Drafting::draft`], beside other drafters of the decoder, whose keys, values and features move too.
+    ///
+    /// # Errors
+    /// As [`Drafting::draft`].
+    pub fn draft_beside(
+        &mut self,
+        others: &mut [&mut Self],
         decoder: &mut Decoder<E>,
         team: &Team,
         arrays: &DraftArrays<'_>,
@@ -191,15 +243,14 @@ impl<E: Dtype> Drafting<E> {
         };
         let level = Level::new(arrays, &self.drafted, &bounds)?;
         let fill = Fill::new(arrays, &bounds)?;
-        if self.store_rows().is_some() {
-            let moves = self
-                .room
-                .store
-                .check(arrays.moves, self.features.num_rows())?;
-            self.room.store.carry_out(&moves, self.features.values());
-        }
+        let moves = self.checked(arrays.moves)?;
+        let of_others = others.iter().map(|other| other.checked(arrays.moves));
+        let of_others: Vec<_> = of_others.collect::<Result<_, _>>()?;
         decoder.move_slots(&level.batch);
-        self.room.attention.move_slots(&level.batch);
+        self.carry_out(moves.as_ref(), &level.batch);
+        for (other, moves) in others.iter_mut().zip(&of_others) {
+            other.carry_out(moves.as_ref(), &level.batch);
+        }
         let target = decoder.target();
         self.make_up(target, team, &fill)?;
         let rows = arrays.row_token.len();

@@ -15,8 +15,14 @@ use super::weights::AnyParts;
 pub(super) struct Whole<E: Dtype> {
     decoder: Decoder<E>,
     features: Option<Features<E>>,
-    drafting: Option<Drafting<E>>,
-    /// Whether forwards leave the drafter out, to be timed without it.
+    /// By their numbers; `None` for one that was taken away.
+    drafters: Vec<Option<Beside<E>>>,
+}
+
+/// A drafter beside a decoder.
+struct Beside<E: Dtype> {
+    drafting: Drafting<E>,
+    /// Whether forwards leave it out, to be timed without it.
     resting: bool,
 }
 
@@ -25,8 +31,7 @@ impl<E: Dtype> Whole<E> {
         Self {
             decoder,
             features: None,
-            drafting: None,
-            resting: false,
+            drafters: Vec::new(),
         }
     }
 
@@ -37,8 +42,12 @@ impl<E: Dtype> Whole<E> {
         arrays: &BatchArrays<'_>,
         upkeep: &UpkeepArrays<'_>,
     ) -> Result<TopTokens, CpuError> {
-        if let Some(drafting) = self.drafting.as_mut().filter(|_| !self.resting) {
-            return drafting.forward(&mut self.decoder, team, step, arrays, upkeep);
+        let awake = self.drafters.iter_mut().flatten();
+        let awake = awake.filter(|one| !one.resting);
+        let mut awake: Vec<_> = awake.map(|one| &mut one.drafting).collect();
+        if !awake.is_empty() {
+            let decoder = &mut self.decoder;
+            return Drafting::forward_beside(&mut awake, decoder, team, step, arrays, upkeep);
         }
         let features = self.features.as_mut();
         self.decoder.forward_tapped(team, step, features)
@@ -46,11 +55,25 @@ impl<E: Dtype> Whole<E> {
 
     fn draft(
         &mut self,
+        drafter: usize,
         team: &Team,
         arrays: &DraftArrays<'_>,
     ) -> Option<Result<Answers, CpuError>> {
-        let drafting = self.drafting.as_mut()?;
-        Some(drafting.draft(&mut self.decoder, team, arrays))
+        let (mut asked, mut others) = (None, Vec::new());
+        for (number, one) in self.drafters.iter_mut().enumerate() {
+            let drafting = one.as_mut().map(|one| &mut one.drafting);
+            if number == drafter {
+                asked = drafting;
+            } else {
+                others.extend(drafting);
+            }
+        }
+        Some(asked?.draft_beside(&mut others, &mut self.decoder, team, arrays))
+    }
+
+    fn drafting(&self, drafter: usize) -> Option<&Drafting<E>> {
+        let one = self.drafters.get(drafter)?.as_ref()?;
+        Some(&one.drafting)
     }
 
     fn set_taps(&mut self, taps: Vec<Tap>) -> Result<(), CpuError> {
@@ -63,10 +86,12 @@ impl<E: Dtype> Whole<E> {
 
     /// Of the last forward: values and width.
     fn features(&self) -> PyResult<(&[E], usize)> {
-        let features = self.drafting.as_ref().map(Drafting::features);
-        // A drafter may read none, and what is tapped beside it is not kept.
-        let features = features.or(self.features.as_ref());
-        let features = features.filter(|features| features.width() > 0);
+        let drafters = self.drafters.iter().flatten();
+        let mut of_drafters = drafters.map(|one| one.drafting.features());
+        let read = of_drafters.find(|features| features.width() > 0);
+        // What is tapped beside drafters is not kept.
+        let alone = self.drafters.iter().all(Option::is_none);
+        let features = read.or(self.features.as_ref().filter(|_| alone));
         let features = features.ok_or_else(|| PyValueError::new_err("nothing is tapped"))?;
         Ok((features.values(), features.width()))
     }
@@ -112,49 +137,60 @@ impl AnyDecoder {
         each!(self, whole => whole.forward(team, step, arrays, upkeep))
     }
 
-    /// Puts a drafter beside the decoder, in place of another one.
-    pub(super) fn set_drafter(
+    /// Puts one more drafter beside the decoder; gives its number.
+    pub(super) fn add_drafter(
         &mut self,
         py: Python<'_>,
         team: &Team,
         tensors: &DrafterTensors<'_>,
         attention: AttentionConfig,
         sizes: DraftSizes,
-    ) -> PyResult<()> {
+    ) -> PyResult<usize> {
         each!(self, whole => {
-            whole.drafting = Some(tensors.build(py, team, &whole.decoder, attention, sizes)?);
+            let drafting = tensors.build(py, team, &whole.decoder, attention, sizes)?;
+            whole.drafters.push(Some(Beside { drafting, resting: false }));
+            Ok(whole.drafters.len() - 1)
+        })
+    }
+
+    /// Takes a drafter away.
+    pub(super) fn drop_drafter(&mut self, drafter: usize) {
+        each!(self, whole => if let Some(one) = whole.drafters.get_mut(drafter) {
+            *one = None;
         });
-        Ok(())
     }
 
-    /// Takes the drafter away.
-    pub(super) fn drop_drafter(&mut self) {
-        each!(self, whole => whole.drafting = None);
+    /// Whether there is a drafter.
+    pub(super) fn has_drafter(&self) -> bool {
+        each!(self, whole => whole.drafters.iter().any(Option::is_some))
     }
 
-    /// Bytes of the drafter's weights; `None` without one.
-    pub(super) fn drafter_bytes(&self) -> Option<usize> {
-        each!(self, whole => whole.drafting.as_ref().map(Drafting::bytes))
+    /// Bytes of a drafter's weights; `None` without it.
+    pub(super) fn drafter_bytes(&self, drafter: usize) -> Option<usize> {
+        each!(self, whole => whole.drafting(drafter).map(Drafting::bytes))
     }
 
-    /// Whether later forwards leave the drafter out.
-    pub(super) fn set_resting(&mut self, resting: bool) {
-        each!(self, whole => whole.resting = resting);
+    /// Whether later forwards leave a drafter out.
+    pub(super) fn set_resting(&mut self, drafter: usize, resting: bool) {
+        each!(self, whole => if let Some(Some(one)) = whole.drafters.get_mut(drafter) {
+            one.resting = resting;
+        });
     }
 
-    /// Answers of the drafter; `None` without one.
+    /// Answers of a drafter; `None` without it.
     pub(super) fn draft(
         &mut self,
+        drafter: usize,
         team: &Team,
         arrays: &DraftArrays<'_>,
     ) -> Option<Result<Answers, CpuError>> {
-        each!(self, whole => whole.draft(team, arrays))
+        each!(self, whole => whole.draft(drafter, team, arrays))
     }
 
     /// For tests; see `Drafting::poison`.
     pub(super) fn poison(&mut self, value: f32) {
-        each!(self, whole => if let Some(drafting) = &mut whole.drafting {
-            drafting.poison(value);
+        each!(self, whole => for one in whole.drafters.iter_mut().flatten() {
+            one.drafting.poison(value);
         });
     }
 

@@ -106,21 +106,21 @@ impl CpuDecoder {
         }))
     }
 
-    /// Answers a level of drafts; `None` without a drafter.
+    /// Answers a level of drafts; `None` without the drafter that it asks.
     pub(super) fn answer(&self, level: &DraftPlan) -> Option<Result<Answers, CpuError>> {
         let mut inner = lock(&self.inner);
         let Engine { decoder, team } = &mut *inner;
-        decoder.draft(team, &arrays_of_level(level))
+        decoder.draft(level.drafter, team, &arrays_of_level(level))
     }
 
     /// Whether a drafter is beside the decoder.
     pub(super) fn has_drafter(&self) -> bool {
-        lock(&self.inner).decoder.drafter_bytes().is_some()
+        lock(&self.inner).decoder.has_drafter()
     }
 
-    /// Takes the drafter away.
-    pub(super) fn forgo_drafter(&self) {
-        lock(&self.inner).decoder.drop_drafter();
+    /// Takes a drafter away.
+    pub(super) fn forgo_drafter(&self, drafter: usize) {
+        lock(&self.inner).decoder.drop_drafter(drafter);
     }
 }
 
@@ -201,14 +201,14 @@ impl CpuDecoder {
 
     #[pyo3(signature = (drafter, attention, *, max_rows, seats))]
     #[allow(clippy::needless_pass_by_value)] // extracted from Python
-    fn set_drafter(
+    fn add_drafter(
         &self,
         py: Python<'_>,
         drafter: DrafterTensors<'_>,
         attention: AttentionTensors<'_>,
         max_rows: usize,
         seats: usize,
-    ) -> PyResult<()> {
+    ) -> PyResult<usize> {
         if self.is_part() {
             let message = "the decoder is one of several ranks, which have no drafter";
             return Err(PyValueError::new_err(message));
@@ -217,20 +217,24 @@ impl CpuDecoder {
         let sizes = DraftSizes { max_rows, seats };
         let mut inner = lock(&self.inner);
         let Engine { decoder, team } = &mut *inner;
-        decoder.set_drafter(py, team, &drafter, attention, sizes)
+        decoder.add_drafter(py, team, &drafter, attention, sizes)
     }
 
-    fn drop_drafter(&self, py: Python<'_>) {
-        py.detach(|| self.forgo_drafter());
+    fn drop_drafter(&self, py: Python<'_>, drafter: usize) {
+        py.detach(|| self.forgo_drafter(drafter));
     }
 
     #[getter]
-    fn drafter_bytes(&self, py: Python<'_>) -> Option<usize> {
-        py.detach(|| lock(&self.inner).decoder.drafter_bytes())
+    fn drafts(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.has_drafter())
     }
 
-    fn set_drafter_resting(&self, py: Python<'_>, resting: bool) {
-        py.detach(|| lock(&self.inner).decoder.set_resting(resting));
+    fn drafter_bytes(&self, py: Python<'_>, drafter: usize) -> Option<usize> {
+        py.detach(|| lock(&self.inner).decoder.drafter_bytes(drafter))
+    }
+
+    fn set_drafter_resting(&self, py: Python<'_>, drafter: usize, resting: bool) {
+        py.detach(|| lock(&self.inner).decoder.set_resting(drafter, resting));
     }
 
     fn draft<'py>(&self, plan: &Bound<'py, PyAny>) -> PyResult<AnswerArrays<'py>> {

@@ -11,6 +11,7 @@ mod weights;
 
 use pyo3::prelude::*;
 use spectrie_cpu::{Isa, PAGE_SIZE, TOP_K, arithmetic};
+use spectrie_types::sizes::MAX_DRAFTERS;
 
 use self::decoder::CpuDecoder;
 use self::steps::CpuSteps;
@@ -30,6 +31,7 @@ const _: () = assert!(TOP_K == spectrie_types::sizes::TOP_K);
 /// Adds this file's classes and functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CPU_PAGE_SIZE", PAGE_SIZE)?;
+    module.add("MAX_DRAFTERS", MAX_DRAFTERS)?;
     module.add("CPU_TOP_K", TOP_K)?;
     module.add_class::<CpuWeights>()?;
     module.add_class::<CpuDecoder>()?;

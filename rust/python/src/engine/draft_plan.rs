@@ -15,6 +15,11 @@ type Numbers<'py> = Bound<'py, PyArray1<i32>>;
 #[pymethods]
 impl DraftPlan {
     #[getter]
+    fn drafter(&self) -> usize {
+        self.0.drafter
+    }
+
+    #[getter]
     fn level(&self) -> usize {
         self.0.level
     }

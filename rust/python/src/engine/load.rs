@@ -54,8 +54,17 @@ mirror! {
         head_gain: Option<f64> = load.head_gain.map(|gain| gain.ratio),
         head_gain_low: Option<f64> = load.head_gain.map(|gain| gain.low),
         head_gain_high: Option<f64> = load.head_gain.map(|gain| gain.high),
+        drafters: Vec<DrafterLoad> = load.drafters.iter().flatten().map(drafter_load).collect(),
         longest_step_ms: f64,
     }
+}
+
+/// Levels and rows that a drafter was asked, and its gain with the ends of its interval.
+type DrafterLoad = (u64, u64, Option<(f64, f64, f64)>);
+
+fn drafter_load(one: &core::DrafterLoad) -> DrafterLoad {
+    let gain = one.gain.map(|gain| (gain.ratio, gain.low, gain.high));
+    (one.levels, one.rows, gain)
 }
 
 impl Load {

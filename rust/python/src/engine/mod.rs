@@ -104,7 +104,7 @@ impl Engine {
     #[pyo3(signature = (*, source, max_levels, max_rows, rows, first_ms, later_ms, namespaces=None,
                         needs_features=true, fill_ms=None))]
     #[expect(clippy::too_many_arguments, reason = "one of each keyword in Python")]
-    fn set_drafter(
+    fn add_drafter(
         &self,
         py: Python<'_>,
         source: u8,
@@ -116,7 +116,7 @@ impl Engine {
         namespaces: Option<Vec<String>>,
         needs_features: bool,
         fill_ms: Option<Vec<f64>>,
-    ) -> PyResult<()> {
+    ) -> PyResult<usize> {
         let source = spectrie_types::Source::from_number(source).ok_or_else(|| {
             EngineError::new_err(format!("source is {source}; allowed: a number of a source"))
         })?;
@@ -131,7 +131,7 @@ impl Engine {
             fill_ms: fill_ms.unwrap_or_default(),
             namespaces,
         };
-        py.detach(|| self.engine.set_drafter(Some(drafter)))
+        py.detach(|| self.engine.add_drafter(drafter))
             .map_err(engine_error)
     }
 

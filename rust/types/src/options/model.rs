@@ -32,14 +32,15 @@ rows! {
     /// but answers may differ. `auto`: exact where that is possible, else fast with a warning.
     gpu_arithmetic = Value::text("auto") => machine(Kind::Choice(&["auto", "exact", "fast"]))
         .flag("gpu_arithmetic", RUNNERS);
-    /// Folder of a drafter that was trained for the model, such as an EAGLE-3 head; the name of a head that ships, such
-    /// as smollm2-135m-eagle3; a model of the same tokenizer, named as MODEL is; mtp: the layer for multi-token
-    /// prediction in the model's own folder; auto: that layer if there is one, else the head that ships for exactly
-    /// these weights, else none; off: none.
+    /// Folder of a drafter trained for the model, such as an EAGLE-3 head; the name of a head that ships, such as
+    /// smollm2-135m-eagle3; a model of the same tokenizer, named as MODEL is; mtp: the layer for multi-token prediction
+    /// in the model's own folder; auto: that layer, else the head that ships for exactly these weights, else none; off:
+    /// none; repeat for up to four.
     ///
-    /// On a CPU, in one process per worker. Tokens do not depend on it.
-    drafter = Value::text("off") => machine(Kind::Text("PATH"))
-        .flag("drafter", RUNNERS);
+    /// On a CPU, in one process per worker. Tokens do not depend on it. Of several, a step asks the one that is worth
+    /// most; modes eagle2 and chain ask the first.
+    drafter = Value::List(Vec::new()) => machine(Kind::Texts("PATH"))
+        .flag("drafter", RUNNERS).shown("off");
     /// Threads per worker, or per rank of a worker.
     threads = Value::None => machine(at_least(1))
         .flag("threads", RUNNERS).flag_range(1.0, 1024.0).shown("measured once");

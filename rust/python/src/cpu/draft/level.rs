@@ -16,6 +16,7 @@ pub(crate) fn level_of<'a>(plan: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, core:
         return Ok(Cow::Borrowed(&plan.get().0));
     }
     Ok(Cow::Owned(core::DraftPlan {
+        drafter: count(plan, "drafter")?,
         level: count(plan, "level")?,
         row_index: count(plan, "row_index")?,
         row_token: numbers(plan, "row_token")?,

@@ -47,7 +47,7 @@ pub(super) enum RunEnd {
     Rested,
     /// A forward failed. Its plan is open.
     Failed { plan_id: u64, error: CpuError },
-    /// The drafter failed, and was taken away. Steps go on without it.
+    /// A drafter failed, and was taken away. Steps go on without it.
     DrafterFailed { message: String },
 }
 
@@ -149,16 +149,17 @@ impl Run<'_> {
         Ok(RunEnd::Rested)
     }
 
-    /// Asks the drafter what the engine wants of it for the next step. Gives why the drafter failed.
+    /// Asks drafters what the engine wants of them for the next step. Gives why one failed.
     fn ask(&mut self) -> Result<Option<String>, EngineError> {
         while let Some(level) = self.engine.draft_plan(self.now_s())? {
             self.board.busy.store(true, Ordering::Relaxed);
             // What it wakes runs beside the drafter.
             self.outbox.hand_over();
             if let Err(message) = self.answer(&level) {
-                self.decoder.forgo_drafter();
+                let drafter = level.drafter;
+                self.decoder.forgo_drafter(drafter);
                 self.engine.draft_failed()?;
-                return Ok(Some(message));
+                return Ok(Some(format!("drafter {}: {message}", drafter + 1)));
             }
         }
         Ok(None)
