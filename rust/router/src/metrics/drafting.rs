@@ -10,6 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use spectrie_proto::worker_v1::Load;
 use spectrie_types::DropReason;
 
+use super::drafters::Drafters;
 use super::labels::{
     DecileLabels, DropLabels, ModelLabel, WorkerLabels, model_label, worker_labels,
 };
@@ -50,6 +51,7 @@ pub(super) struct Drafting {
     head_gain: [Family<WorkerLabels, Amount>; 3],
     head_levels: Family<ModelLabel, Counter>,
     head_rows: Family<ModelLabel, Counter>,
+    drafters: Drafters,
     holdout_steps: Family<ModelLabel, Counter>,
     draft_seconds: Family<ModelLabel, Sum>,
     learn_seconds: Family<ModelLabel, Sum>,
@@ -87,6 +89,7 @@ impl Drafting {
             ],
             head_levels: all.add("spec_head_levels", Family::default()),
             head_rows: all.add("spec_head_rows", Family::default()),
+            drafters: Drafters::new(all),
             holdout_steps: all.add("spec_holdout_steps", Family::default()),
             draft_seconds: all.add("spec_draft_seconds", Family::default()),
             learn_seconds: all.add("spec_learn_seconds", Family::default()),
@@ -127,6 +130,7 @@ impl Drafting {
             let before = reported.totals.insert(instance.to_owned(), load.clone());
             before.unwrap_or_default()
         };
+        self.drafters.load(model, worker, load, &before);
         let model_label = model_label(model);
         for (family, now, before) in [
             (&self.evicted, load.evicted_tokens, before.evicted_tokens),
@@ -224,6 +228,9 @@ impl Drafting {
         }
         self.cached.remove(labels);
         let mut reported = lock(&self.reported);
+        if let Some(last) = reported.totals.get(instance) {
+            (self.drafters).worker_left(&labels.model, &labels.worker, last);
+        }
         reported.gone.push_back(instance.to_owned());
         if reported.gone.len() > MAX_GONE
             && let Some(oldest) = reported.gone.pop_front()

@@ -40,7 +40,7 @@ impl Facts {
 
     /// Notes a ready worker.
     pub(crate) fn joined(&self, worker: &str, hello: &Hello) {
-        if let Some(labels) = drafter(worker, hello) {
+        for labels in drafters(worker, hello) {
             self.drafter.get_or_create(&labels).set(1);
         }
         if let Some(labels) = cache(worker, hello) {
@@ -50,7 +50,7 @@ impl Facts {
 
     /// Forgets one that leaves.
     pub(crate) fn left(&self, worker: &str, hello: &Hello) {
-        if let Some(labels) = drafter(worker, hello) {
+        for labels in drafters(worker, hello) {
             self.drafter.remove(&labels);
         }
         if let Some(labels) = cache(worker, hello) {
@@ -59,14 +59,17 @@ impl Facts {
     }
 }
 
-fn drafter(worker: &str, hello: &Hello) -> Option<DrafterLabels> {
-    let drafter = hello.drafter.as_ref()?;
-    Some(DrafterLabels {
+fn drafters(worker: &str, hello: &Hello) -> Vec<DrafterLabels> {
+    // A previous worker has one, and names it alone.
+    let first = hello.drafter.iter().filter(|_| hello.drafters.is_empty());
+    let all = hello.drafters.iter().chain(first);
+    let labels = all.map(|drafter| DrafterLabels {
         model: hello.model.clone(),
         worker: worker.to_owned(),
         drafter: drafter.name.clone(),
         kind: drafter.kind.clone(),
-    })
+    });
+    labels.collect()
 }
 
 fn cache(worker: &str, hello: &Hello) -> Option<CacheLabels> {

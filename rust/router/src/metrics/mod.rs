@@ -4,6 +4,7 @@ mod calls;
 mod circuits;
 mod collector;
 mod compat;
+mod drafters;
 mod drafting;
 mod facts;
 mod fleet;

@@ -23,7 +23,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ),
     (
         "worker_drafter",
-        "1 for the drafter beside the worker's model",
+        "1 for each drafter beside the worker's model",
     ),
     (
         "cache_config_info",
@@ -120,7 +120,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ),
     (
         "spec_head_gain_ratio",
-        "Tokens per second of steps that may ask the drafter over those held out from it alone, since the worker's start",
+        "Tokens per second of steps that may ask the first drafter over those held out from it alone, since the worker's start",
     ),
     (
         "spec_head_gain_low_ratio",
@@ -132,9 +132,26 @@ pub const TABLE: &[(&str, &str)] = &[
     ),
     (
         "spec_head_levels",
-        "Levels of drafts that a drafter was asked",
+        "Levels of drafts that drafters were asked",
     ),
     ("spec_head_rows", "Rows of those levels"),
+    (
+        "spec_drafter_gain_ratio",
+        "Tokens per second of steps that may ask this drafter over those held out from it alone, since the worker's start",
+    ),
+    (
+        "spec_drafter_gain_low_ratio",
+        "Lower end of the 95 % interval of this drafter's gain",
+    ),
+    (
+        "spec_drafter_gain_high_ratio",
+        "Upper end of the 95 % interval of this drafter's gain",
+    ),
+    (
+        "spec_drafter_levels",
+        "Levels of drafts that this drafter was asked",
+    ),
+    ("spec_drafter_rows", "Rows of the levels of this drafter"),
     (
         "spec_holdout_steps",
         "Decode-only steps held out without drafts, to measure the net gain",
@@ -244,7 +261,9 @@ mod tests {
     use std::time::Duration;
 
     use spectrie_proto::v1;
-    use spectrie_proto::worker_v1::{CalibrationBin, Capacity, Drafter, Hello, Load, RequestStats};
+    use spectrie_proto::worker_v1::{
+        CalibrationBin, Capacity, Drafter, DrafterLoad, Hello, Load, RequestStats,
+    };
 
     use super::super::Metrics;
     use super::*;
@@ -263,6 +282,12 @@ mod tests {
             head_gain: Some(2.0),
             head_gain_low: Some(1.5),
             head_gain_high: Some(2.5),
+            drafters: vec![DrafterLoad {
+                gain: Some(2.0),
+                gain_low: Some(1.5),
+                gain_high: Some(2.5),
+                ..DrafterLoad::default()
+            }],
             calibration: vec![CalibrationBin::default()],
             dropped_tokens: vec![1],
             ..Load::default()
