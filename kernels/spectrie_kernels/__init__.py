@@ -10,7 +10,7 @@ from __future__ import annotations
 from spectrie_kernels.attention.arrays import AttentionArrays, WorkArrays
 from spectrie_kernels.attention.key_order import KeyOrder
 from spectrie_kernels.attention.layout import AttentionLayout
-from spectrie_kernels.attention.rows import MAX_TREE_ROWS, AttentionRows
+from spectrie_kernels.attention.rows import MAX_TREE_ROWS, AttentionRows, DraftRows
 from spectrie_kernels.attention.tiles import AttentionTiles
 from spectrie_kernels.backend import has_triton
 from spectrie_kernels.calls.attention import tree_attention
@@ -36,6 +36,7 @@ from spectrie_kernels.calls.layer import (
     gate,
     gather_rows,
     lift_rows,
+    move_rows,
     move_slots,
     rotate_write,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "AttentionLayout",
     "AttentionRows",
     "AttentionTiles",
+    "DraftRows",
     "DrawRows",
     "ExpertWeight",
     "ExpertWork",
@@ -97,6 +99,7 @@ __all__ = [
     "linear_sums",
     "linear_sums_shape",
     "linear_workspace",
+    "move_rows",
     "move_slots",
     "rotate_write",
     "row_argmax",

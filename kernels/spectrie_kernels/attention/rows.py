@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_TREE_ROWS", "AttentionRows"]
+__all__ = ["MAX_TREE_ROWS", "AttentionRows", "DraftRows"]
 
 MAX_TREE_ROWS = 64
 """Rows of a draft tree: bits of an ancestor word."""
@@ -100,3 +100,29 @@ class AttentionRows:
         row, ancestor = np.nonzero(bits)
         begins = np.concatenate([[0], np.cumsum(bits.sum(axis=1, dtype=np.int64))])[:-1]
         return begins, self.slots(owner[row], self.request_kv_len[owner[row]] + ancestor)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRows(AttentionRows):
+    """Rows of a tree whose own keys, and those of their ancestors, lie apart from their request's pages.
+
+    Each row sees the cached keys of its request and those of its path. Ancestor words are not read, and
+    rows of one request may stand in several requests of up to 64 rows here.
+
+    Attributes:
+        row_position: [rows] int64, at most 63 behind the cached keys.
+        path_begin: [rows] int64, where each row's path begins in `path_slots`.
+        path_slots: int64, slots of each row's ancestors from the one behind the cached keys to itself.
+    """
+
+    row_position: Int64
+    path_begin: Int64
+    path_slots: Int64
+
+    def positions(self) -> Int64:
+        """See `AttentionRows`."""
+        return self.row_position
+
+    def paths(self) -> tuple[Int64, Int64]:
+        """See `AttentionRows`."""
+        return self.path_begin, self.path_slots

@@ -25,6 +25,7 @@ def tree_attention(
     window: int | None = None,
     out: torch.Tensor | None = None,
     workspace: torch.Tensor | None = None,
+    first_key: int = 0,
 ) -> torch.Tensor:
     """Computes attention of every row of a step over its request's pages: decode, chunks and trees.
 
@@ -43,6 +44,7 @@ def tree_attention(
         out: Like `query`, written and returned; None makes one.
         workspace: float32, contiguous, at least `DeviceWork.workspace` elements, for use by one call
             at a time. None makes one.
+        first_key: Logical index of the first key of each request that its rows see: 0 or 1.
 
     Returns:
         `out`: [rows, heads, head_dim].
@@ -53,16 +55,21 @@ def tree_attention(
     if out is None:
         out = torch.empty_like(query)
     check_attention(query, key_cache, value_cache, layout, scale, window, out)
+    if first_key not in (0, 1):
+        raise ValueError(f"first_key is {first_key}, expected 0 or 1")
     if not runs_triton(query):
         caches = (key_cache, value_cache)
         if isinstance(layout, AttentionArrays):
-            return reference.attention_of_items(query, *caches, layout, scale, window, out)
-        return out.copy_(reference.tree_attention(query, *caches, layout.rows, scale, window))
+            return reference.attention_of_items(
+                query, *caches, layout, scale, window, out, first_key
+            )
+        plain = reference.tree_attention(query, *caches, layout.rows, scale, window, first_key)
+        return out.copy_(plain)
     from spectrie_kernels.device import tree_attention as triton_form
 
     if workspace is not None:
         elements = layout.work[window].workspace(query.shape[1], query.shape[2])
         check_workspace(workspace, elements, query.device)
     return triton_form.tree_attention(
-        query, key_cache, value_cache, layout, scale, window, out, workspace
+        query, key_cache, value_cache, layout, scale, window, out, workspace, first_key
     )

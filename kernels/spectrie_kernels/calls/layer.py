@@ -24,6 +24,7 @@ __all__ = [
     "gate",
     "gather_rows",
     "lift_rows",
+    "move_rows",
     "move_slots",
     "rotate_write",
 ]
@@ -127,6 +128,28 @@ def lift_rows(x: torch.Tensor, rows: torch.Tensor) -> None:
         triton_form.lift_rows(x, rows)
     else:
         reference.lift_rows(x, rows)
+
+
+def move_rows(x: torch.Tensor, moves: torch.Tensor, count: torch.Tensor) -> None:
+    """Copies rows of a matrix inside it, one move after the other, in one launch.
+
+    Args:
+        x: [any, features], contiguous; changed.
+        moves: int32 [any, 2], contiguous: source and destination of each move.
+        count: int32 [1]: how many of the moves are made; read on the device.
+
+    Raises:
+        ValueError: A shape, dtype or device does not fit; the message names it.
+    """
+    check_tensor("x", x, x.dtype, [None, None], x.device)
+    check_tensor("moves", moves, torch.int32, [None, 2], x.device)
+    check_tensor("count", count, torch.int32, [1], x.device)
+    if runs_triton(x):
+        from spectrie_kernels.device import move_slots as triton_form
+
+        triton_form.move_rows(x, moves, count)
+    else:
+        reference.move_rows(x, moves, count)
 
 
 def move_slots(

@@ -47,6 +47,7 @@ def _part(
     HEAD_DIM: tl.constexpr,
     PAGE_SIZE: tl.constexpr,
     WINDOW: tl.constexpr,
+    FIRST_KEY: tl.constexpr,
     HALF: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
@@ -76,6 +77,8 @@ def _part(
         seen = key[:, None] < row_end[None, :]
         if WINDOW > 0:
             seen = seen & (key[:, None] > position[None, :] - WINDOW)
+        if FIRST_KEY > 0:
+            seen = seen & (key >= FIRST_KEY)[:, None]
         if TAIL:
             # Behind the end stands the last key again, which is not seen twice.
             key = tl.minimum(key, end - 1)
@@ -130,6 +133,7 @@ def part_kernel(
     HEAD_DIM: tl.constexpr,
     PAGE_SIZE: tl.constexpr,
     WINDOW: tl.constexpr,
+    FIRST_KEY: tl.constexpr,
     HALF: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     TAIL_ROWS: tl.constexpr,
@@ -142,7 +146,7 @@ def part_kernel(
     For each row: m, the largest score rounded up; l, the sum of 2^(s - m); o, that of 2^(s - m) v.
     query [rows, heads, HEAD_DIM]; caches [slots, KV_HEADS, HEAD_DIM]; partial [slots of parts, heads,
     HEAD_DIM], partial_max and partial_sum [slots of parts, heads]; the rest as in `AttentionWork` and
-    `AttentionLayout`. WINDOW 0 is none.
+    `AttentionLayout`. WINDOW 0 is none. Keys below FIRST_KEY are not seen.
     """
     kv_head = tl.program_id(0)
     own = tl.program_id(1)
@@ -178,6 +182,7 @@ def part_kernel(
                 HEAD_DIM,
                 PAGE_SIZE,
                 WINDOW,
+                FIRST_KEY,
                 HALF,
                 TAIL_ROWS,
                 BLOCK_KEYS,
@@ -209,6 +214,7 @@ def part_kernel(
                 HEAD_DIM,
                 PAGE_SIZE,
                 WINDOW,
+                FIRST_KEY,
                 HALF,
                 BLOCK_ROWS,
                 BLOCK_KEYS,

@@ -34,6 +34,7 @@ def prompt_kernel(
     HEAD_DIM: tl.constexpr,
     PAGE_SIZE: tl.constexpr,
     WINDOW: tl.constexpr,
+    FIRST_KEY: tl.constexpr,
     HALF: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
@@ -78,6 +79,8 @@ def prompt_kernel(
                 seen = key[:, None] <= position[None, :]
                 if WINDOW > 0:
                     seen = seen & (key[:, None] > position[None, :] - WINDOW)
+                if FIRST_KEY > 0:
+                    seen = seen & (key >= FIRST_KEY)[:, None]
                 # Behind the end stands the last key again, which is not seen twice.
                 key = tl.minimum(key, part_end - 1)
                 at = slots_of(pages, key, PAGE_SIZE)

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-__all__ = ["compact_slots", "compaction_form", "compiled_form", "move_slots"]
+__all__ = ["compact_slots", "compaction_form", "compiled_form", "move_rows", "move_slots"]
 
 MAX_ROWS = 64
 """Most rows of a tree."""
@@ -91,6 +91,17 @@ def move_slots(
     constants, options = compiled_form(slot)
     grid = (layers, 2, triton.cdiv(slot, constants["BLOCK"]))
     _move_slots_kernel[grid](keys, values, moves, count, slots, **constants, **options)
+
+
+def move_rows(x: torch.Tensor, moves: torch.Tensor, count: torch.Tensor) -> None:
+    """See `spectrie_kernels.move_rows`."""
+    rows, width = x.shape
+    if x.numel() == 0 or moves.shape[0] == 0:
+        return
+    constants, options = compiled_form(width)
+    # As slots of a cache that has keys alone.
+    grid = (1, 1, triton.cdiv(width, constants["BLOCK"]))
+    _move_slots_kernel[grid](x, x, moves, count, rows, **constants, **options)
 
 
 def compiled_form(slot: int) -> tuple[dict[str, int], dict[str, int]]:

@@ -32,15 +32,17 @@ def tree_attention(
     window: int | None,
     out: torch.Tensor,
     workspace: torch.Tensor | None,
+    first_key: int = 0,
 ) -> torch.Tensor:
     """See `spectrie_kernels.tree_attention`."""
     half = query.dtype != torch.float32
     if is_interpreted_bfloat16(query):
         caches = key_cache.float(), value_cache.float()
         exact = out.float()
-        launch(query.float(), *caches, layout, scale, window, exact, workspace, half)
+        launch(query.float(), *caches, layout, scale, window, exact, workspace, half, first_key)
         return out.copy_(exact)
-    launch(query, key_cache, value_cache, layout, scale, window, out, workspace, half)
+    caches = key_cache, value_cache
+    launch(query, *caches, layout, scale, window, out, workspace, half, first_key)
     return out
 
 
@@ -54,6 +56,7 @@ def launch(
     out: torch.Tensor,
     workspace: torch.Tensor | None,
     half: bool,
+    first_key: int = 0,
 ) -> None:
     """Launches the kernels, `half` as in `form`."""
     _, heads, head_dim = query.shape
@@ -67,6 +70,7 @@ def launch(
         "HEAD_DIM": head_dim,
         "PAGE_SIZE": layout.page_size,
         "WINDOW": window or 0,
+        "FIRST_KEY": first_key,
     }
     if work.part_items.shape[0]:
         partial, partial_max, partial_sum = _parts(work, heads, head_dim, workspace, query.device)

@@ -12,7 +12,7 @@ from spectrie_kernels.reference.experts import (
 from spectrie_kernels.reference.gate import gate
 from spectrie_kernels.reference.gather_rows import gather_rows, lift_rows
 from spectrie_kernels.reference.linear import add_rank_sums, finished, linear, linear_sums
-from spectrie_kernels.reference.move_slots import compact_slots, move_slots
+from spectrie_kernels.reference.move_slots import compact_slots, move_rows, move_slots
 from spectrie_kernels.reference.rotate_write import rotate_write
 from spectrie_kernels.reference.row_argmax import row_argmax
 from spectrie_kernels.reference.top_k import top_k
@@ -36,6 +36,7 @@ __all__ = [
     "lift_rows",
     "linear",
     "linear_sums",
+    "move_rows",
     "move_slots",
     "rotate_write",
     "row_argmax",

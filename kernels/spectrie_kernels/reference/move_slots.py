@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["compact_slots", "move_slots"]
+__all__ = ["compact_slots", "move_rows", "move_slots"]
 
 
 def move_slots(
@@ -14,6 +14,12 @@ def move_slots(
     for source, destination in moves[: int(count[0])].tolist():
         for cache in (keys, values):
             cache[:, destination] = cache[:, source]
+
+
+def move_rows(x: torch.Tensor, moves: torch.Tensor, count: torch.Tensor) -> None:
+    """See `spectrie_kernels.move_rows`."""
+    for source, destination in moves[: int(count[0])].tolist():
+        x[destination] = x[source]
 
 
 def compact_slots(

@@ -38,6 +38,7 @@ def tree_attention(
     rows: AttentionRows,
     scale: float,
     window: int | None = None,
+    first_key: int = 0,
 ) -> torch.Tensor:
     """See `spectrie_kernels.tree_attention`. Scores and sums are float32; float64 for such a query."""
     output = torch.zeros_like(query)
@@ -53,6 +54,7 @@ def tree_attention(
         values = value_cache[slot].to(exact).repeat_interleave(group, dim=1)
         scores = torch.einsum("rhd,khd->hrk", query[start : start + count].to(exact), keys) * scale
         seen = visible(rows, request, window).to(query.device)
+        seen[:, :first_key] = False
         scores = scores.masked_fill(~seen[None], float("-inf"))
         attended = torch.einsum("hrk,khd->rhd", scores.softmax(dim=-1), values)
         output[start : start + count] = attended.to(query.dtype)

@@ -108,7 +108,7 @@ def report(
     else:
         constants, options = form(head_dim, rows, dtype != "fp32")
         constants |= {"GROUP": group, "KV_HEADS": kv_heads, "HEAD_DIM": head_dim}
-        constants |= {"PAGE_SIZE": 16, "WINDOW": window}
+        constants |= {"PAGE_SIZE": 16, "WINDOW": window, "FIRST_KEY": 0}
         kernel = attention_prompt.prompt_kernel
         if name == "part":
             constants["TAIL_ROWS"] = 16

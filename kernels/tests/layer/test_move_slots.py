@@ -55,6 +55,19 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("width", [5, 600])
+@pytest.mark.parametrize("name", CASES)
+def test_rows_of_a_matrix_move_as_slots_do(name: str, width: int) -> None:
+    x = torch.arange(SLOTS * width, dtype=torch.float32).view(SLOTS, width)
+    expected = x.clone()
+    for source, destination in CASES[name]:
+        expected[destination] = expected[source].clone()
+    # One move behind those that count.
+    moves = torch.tensor([*CASES[name], (0, 11)], dtype=torch.int32)
+    spectrie_kernels.move_rows(x, moves, torch.tensor([len(CASES[name])], dtype=torch.int32))
+    assert torch.equal(x, expected)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_moves_are_made_one_after_the_other(name: str) -> None:
     assert equal(moved(CASES[name]), one_by_one(CASES[name]))
