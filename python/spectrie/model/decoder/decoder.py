@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -39,7 +40,7 @@ from spectrie.model.parallel.split import Split
 from spectrie.model.plan import PlanArrays, StepResult
 from spectrie_kernels import ExpertWeight, LinearWeight, SumOrder
 
-__all__ = ["HEAD_RESULT", "Decoder", "DecoderWeights"]
+__all__ = ["HEAD_RESULT", "Decoder", "DecoderWeights", "Follower"]
 
 HEAD_RESULT = "head"
 """What logits are called in the scratch."""
@@ -65,6 +66,7 @@ class DecoderWeights:
         embedding: [vocabulary, hidden].
         final_norm: float32 [hidden].
         head: Product from hidden to vocabulary, float32.
+        head_rows: Its matrix, [vocabulary, hidden].
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class DecoderWeights:
             head = weights.tensor(HEAD, shape).to(device, dtype)
         self.final_norm = self._norm(FINAL_NORM, config.hidden_size)
         part = head if split is None else head[split.vocabulary.columns]
+        self.head_rows = part
         self.head = self._head(part, config.vocabulary_size)
 
     def _norm(self, name: str, width: int) -> torch.Tensor:
@@ -210,6 +213,16 @@ class DecoderWeights:
         return self._norm(names[0], config.head_dim), self._norm(names[1], config.head_dim)
 
 
+class Follower(Protocol):
+    """Reads what the layers of a decoder give, while they are computed."""
+
+    def tap(self, layer: int, stream: torch.Tensor, /) -> None:
+        """Called behind each layer with its output, float32 [rows, hidden], which is changed afterwards."""
+
+    def finish(self, normed: torch.Tensor, /) -> None:
+        """Called behind the last norm with its output, [rows, hidden]."""
+
+
 class Decoder:
     """A decoder over a paged cache.
 
@@ -233,11 +246,16 @@ class Decoder:
         self._weights = weights
         self._operators = operators
         self._exchange = Exchange(partition)
+        self._follower: Follower | None = None
 
     @property
     def hidden_size(self) -> int:
         """Width of the residual stream."""
         return int(self._weights.embedding.shape[1])
+
+    def follow(self, follower: Follower | None) -> None:
+        """Has a follower read what layers give from now on; None ends that."""
+        self._follower = follower
 
     def set_threads(self, threads: int) -> None:
         """Sets the number of CPU threads, process-wide."""
@@ -281,16 +299,23 @@ class Decoder:
     def layers(self) -> torch.Tensor:
         """Computes the rows that the operators began with: [rows, hidden], as the head takes it."""
         weights, operators, exchange = self._weights, self._operators, self._exchange
-        scratch = operators.scratch
+        scratch, follower = operators.scratch, self._follower
         residual = operators.embed(weights.embedding)
         delta: Result | None = None
         for index, layer in enumerate(weights.layers):
             x = operators.add_norm(residual, delta, layer.attention_norm)
+            if follower is not None and index:
+                # The layer's output is in the stream only now.
+                follower.tap(index - 1, residual)
             attended = operators.attend(index, layer.qkv(x, scratch))
             delta = exchange.into_stream(layer.output, attended, "attended", scratch)
             x = operators.add_norm(residual, delta, layer.mlp_norm)
             delta = layer.mlp(x, operators, exchange)
-        return operators.add_norm(residual, delta, weights.final_norm)
+        normed = operators.add_norm(residual, delta, weights.final_norm)
+        if follower is not None:
+            follower.tap(len(weights.layers) - 1, residual)
+            follower.finish(normed)
+        return normed
 
     def head(self, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Returns the logits of some rows of `layers`: float32 [chosen, vocabulary].

@@ -1,5 +1,6 @@
 """Drafters: networks that guess the tokens behind, most of them from what layers of the model give."""
 
+from spectrie.model.drafters.beside import CpuDrafts, Drafts
 from spectrie.model.drafters.description import AttentionLayer, Drafter, Target
 from spectrie.model.drafters.load import read_drafter
 from spectrie.model.drafters.mtp import layer_tensors
@@ -10,8 +11,10 @@ from spectrie.model.drafters.shipped import ShippedHead, head_for, shipped_heads
 __all__ = [
     "Answers",
     "AttentionLayer",
+    "CpuDrafts",
     "DraftPlan",
     "Drafter",
+    "Drafts",
     "LevelPlan",
     "Origin",
     "ShippedHead",

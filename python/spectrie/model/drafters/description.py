@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.config.rope import RopeConfig
-from spectrie.model.decoder.packing import Product, Tensor
+from spectrie.model.decoder.packing import Layer, Product, Tensor, Vector
 from spectrie.model.drafters.origin import Origin
 from spectrie.model.files.arrays import Array
 from spectrie.model.files.weights import Weights
@@ -18,6 +18,7 @@ __all__ = [
     "CutHead",
     "Drafter",
     "DrafterKind",
+    "FusedWeights",
     "Geometry",
     "LowRankHead",
     "Selector",
@@ -171,6 +172,32 @@ class Drafter:
     def named_tokens(self) -> int | None:
         """Tokens that it can name; None for all of the target's."""
         return len(self.vocabulary.tokens) if isinstance(self.vocabulary, CutHead) else None
+
+
+@dataclass(frozen=True, slots=True)
+class FusedWeights:
+    """What is packed of a head that joins a token's vector and the state before it in one product: EAGLE-2 and layers
+    for multi-token prediction. The feature is the output of the target's last norm.
+
+    Attributes:
+        vector_norm: Norm of the token's vector; None for as it is.
+        state_norm: Norm of the state; None for as it is.
+        state_first: Whether `fc` takes the state before the vector.
+        fc: Product from both to the residual stream.
+        layers: The layers behind it.
+        output_norm: Norm before the head; None for none.
+        carries_normed: Whether the next level continues from the state after that norm.
+        embedding: Token vectors of its own.
+    """
+
+    vector_norm: Vector | None
+    state_norm: Vector | None
+    state_first: bool
+    fc: Product
+    layers: list[Layer]
+    output_norm: Vector | None
+    carries_normed: bool
+    embedding: Tensor | None
 
 
 class DrafterKind(Protocol):

@@ -13,8 +13,7 @@ from typing import Any
 from spectrie.errors import ModelError
 from spectrie.model.config.fields import DECODER_FIELDS, refuse_other_fields, refuse_quantised
 from spectrie.model.decoder.packing import Layer
-from spectrie.model.drafters.description import Drafter, Target
-from spectrie.model.drafters.fused import FusedWeights
+from spectrie.model.drafters.description import Drafter, FusedWeights, Target
 from spectrie.model.drafters.head import MAX_LEVELS, HeadReader, read_layer
 from spectrie.model.files.weights import Weights
 

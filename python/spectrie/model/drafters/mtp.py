@@ -24,8 +24,13 @@ from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.config.reader import Reader
 from spectrie.model.config.rope import RopeConfig
 from spectrie.model.decoder.packing import Vector
-from spectrie.model.drafters.description import AttentionLayer, Drafter, Geometry, Target
-from spectrie.model.drafters.fused import FusedWeights
+from spectrie.model.drafters.description import (
+    AttentionLayer,
+    Drafter,
+    FusedWeights,
+    Geometry,
+    Target,
+)
 from spectrie.model.drafters.head import MAX_LEVELS, LayerSizes, read_embedding, read_layer
 from spectrie.model.drafters.names import Tensors
 from spectrie.model.drafters.vocabulary import read_vocabulary

@@ -35,6 +35,7 @@ class OperatorSettings:
         max_context: Upper limit of positions, exclusive.
         model_kv_heads: Key-value heads of the whole model, before ranks share them.
         head_norms: Per layer, weights of the query and key norms, float32 [head_dim] each; or None.
+        first_key: The first position with keys: 0, but for drafters of which the first token has none.
     """
 
     config: ModelConfig
@@ -45,6 +46,7 @@ class OperatorSettings:
     max_context: int
     model_kv_heads: int
     head_norms: tuple[tuple[torch.Tensor, torch.Tensor] | None, ...]
+    first_key: int = 0
 
 
 class Operators(ABC):

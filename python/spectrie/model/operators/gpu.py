@@ -52,6 +52,11 @@ class GpuOperators(ReferenceOperators):
         return self._settings.dtype
 
     @property
+    def settings(self) -> OperatorSettings:
+        """What they were made from."""
+        return self._settings
+
+    @property
     def input(self) -> StepInput:
         """What the step began with.
 
@@ -90,7 +95,11 @@ class GpuOperators(ReferenceOperators):
         """
         self._input = step
         self.scratch = scratch
-        spectrie_kernels.move_slots(self._keys, self._values, step.moves, step.num_moves)
+        self.move(step.moves, step.num_moves)
+
+    def move(self, moves: torch.Tensor, count: torch.Tensor) -> None:
+        """Copies slots of the cache; see `spectrie_kernels.move_slots`."""
+        spectrie_kernels.move_slots(self._keys, self._values, moves, count)
 
     def embed(self, table: torch.Tensor) -> torch.Tensor:
         tokens = self.input.tokens
@@ -115,17 +124,7 @@ class GpuOperators(ReferenceOperators):
         config, step = self._config, self.input
         rows, heads = qkv.shape[0], config.num_heads
         query = self.scratch.empty("query", (rows, heads, config.head_dim), self.dtype)
-        spectrie_kernels.rotate_write(
-            qkv,
-            step.positions,
-            step.slots,
-            self._keys[layer],
-            self._values[layer],
-            query,
-            rotation=(self._cosines, self._sines) if config.layer_rotary[layer] else None,
-            norms=self._settings.head_norms[layer],
-            epsilon=config.norm_epsilon,
-        )
+        self._rotate(layer, qkv, query)
         window = config.layer_windows[layer]
         elements = step.layout.work[window].workspace(heads, config.head_dim)
         attended = spectrie_kernels.tree_attention(
@@ -137,8 +136,24 @@ class GpuOperators(ReferenceOperators):
             window=window,
             out=self.scratch.empty("attended", query.shape, query.dtype),
             workspace=self.scratch.empty("parts", (elements,), torch.float32),
+            first_key=self._settings.first_key,
         )
         return attended.flatten(1)
+
+    def _rotate(self, layer: int, qkv: Result, query: torch.Tensor) -> None:
+        """Writes the rows' keys and values, and their queries to `query` [rows, heads, head_dim]."""
+        config, step = self._config, self.input
+        spectrie_kernels.rotate_write(
+            qkv,
+            step.positions,
+            step.slots,
+            self._keys[layer],
+            self._values[layer],
+            query,
+            rotation=(self._cosines, self._sines) if config.layer_rotary[layer] else None,
+            norms=self._settings.head_norms[layer],
+            epsilon=config.norm_epsilon,
+        )
 
     def gate(self, gate_up: Result) -> torch.Tensor:
         shape = (gate_up.shape[0], gate_up.shape[1] // 2)

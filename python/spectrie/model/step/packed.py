@@ -22,12 +22,14 @@ __all__ = [
     "CUTS",
     "WALK_WIDTH",
     "WORK_WIDTHS",
+    "FixedTiles",
     "PackedStep",
     "StepShape",
     "add_counts",
     "attention_rows",
     "count_words",
     "pack_plan",
+    "section_spans",
 ]
 
 _ALIGNED = 8
@@ -121,7 +123,7 @@ class _Packed:
         return self.spans[len(PackedSection) + len(PackedWork) * window_index + which]
 
 
-class _Heights(AttentionTiles):
+class FixedTiles(AttentionTiles):
     """Tiles of given heights, whatever the step."""
 
     def heights(self, group: int, widest: int) -> tuple[int, int]:
@@ -178,7 +180,7 @@ def pack_plan(
         ValueError: The plan is inconsistent.
     """
     rows = attention_rows(plan, shape.page_size)
-    heights = _Heights(part_rows, prompt_rows)
+    heights = FixedTiles(part_rows, prompt_rows)
     works = [
         AttentionWork.of(rows, KeyOrder.of(shape.kv_heads, window), shape.group, heights)
         for window in shape.windows
@@ -200,7 +202,7 @@ def pack_plan(
     ]
     for work in works:
         arrays += [work.part_items, work.combined, work.prompt_items]
-    spans, words = _spans([array.size for array in arrays])
+    spans, words = section_spans([array.size for array in arrays])
     if words > len(target):
         error = PackingError(f"the step has {words} words, the memory {len(target)}")
         error.needed_words = words
@@ -232,8 +234,8 @@ def _walks(plan: PlanArrays) -> NDArray[np.int32]:
     return walks
 
 
-def _spans(lengths: list[int]) -> tuple[list[tuple[int, int]], int]:
-    """Begin and length of each section behind the table, and where the last one's room ends."""
+def section_spans(lengths: list[int]) -> tuple[list[tuple[int, int]], int]:
+    """Returns begin and length of each section behind the table, and where the last one's room ends."""
     begin = _aligned(2 * len(lengths))
     spans = []
     for length in lengths:

@@ -6,7 +6,7 @@ use spectrie_cpu::{Dtype, FusedParts, Tap};
 use crate::cpu::tensors::{LayerTensors, Norm, Product, Tensor, numbers, vector};
 use crate::cpu::weights::Packing;
 
-/// As `spectrie.model.drafters.fused` describes them.
+/// As `spectrie.model.drafters.description` describes them.
 #[derive(FromPyObject)]
 pub(super) struct FusedTensors<'py> {
     vector_norm: Option<Norm<'py>>,

@@ -1,0 +1,133 @@
+"""A drafter beside a decoder: what answers levels, on a CPU in the compiled core."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrie import _core
+from spectrie.model.drafters.description import AttentionLayer, Drafter
+from spectrie.model.drafters.plan import Answers, DraftPlan
+
+__all__ = ["CpuDrafts", "Drafts"]
+
+_SEATS = 4096
+"""Rows of the feature store for running requests: the most that the engine may run. Memory is taken as
+they are used."""
+
+_ROUNDS = 10
+
+
+class Drafts(Protocol):
+    """A drafter beside a decoder.
+
+    Attributes:
+        seats: Running requests that it has room for.
+        max_rows: Draft rows of a step, all levels together.
+    """
+
+    @property
+    def seats(self) -> int: ...
+    @property
+    def max_rows(self) -> int: ...
+    @property
+    def num_bytes(self) -> int:
+        """Memory of its weights."""
+
+    def draft(self, plan: DraftPlan) -> Answers:
+        """Answers the rows of one level.
+
+        Raises:
+            ValueError: The plan is inconsistent.
+        """
+
+    def upkeep_ms(self, forward: Callable[[], object]) -> float:
+        """Returns the milliseconds that entries add to a forward of one row.
+
+        Args:
+            forward: Computes one.
+        """
+
+    def close(self) -> None:
+        """Takes the drafter away from the decoder."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """Attention of a drafter, for the core."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    norm_epsilon: float
+    layers: list[AttentionLayer]
+    cosines: NDArray[np.float32]
+    sines: NDArray[np.float32]
+
+
+class CpuDrafts:
+    """A drafter of the compiled core; see `Drafts`."""
+
+    seats = _SEATS
+
+    def __init__(
+        self, core: _core.CpuDecoder, drafter: Drafter, *, max_context: int, max_rows: int
+    ) -> None:
+        """Puts the drafter beside the decoder; from then on every forward writes the entries of one that
+        reads features.
+
+        Args:
+            core: A decoder of one rank.
+            drafter: Read for its model.
+            max_context: Positions of the model.
+            max_rows: Draft rows of a step at most.
+
+        Raises:
+            ValueError: The core does not support a size, or there is no memory.
+        """
+        geometry = drafter.geometry
+        cosines, sines = geometry.rope.tables(max_context + geometry.positions_ahead)
+        attention = _Attention(
+            heads=geometry.heads,
+            kv_heads=geometry.kv_heads,
+            head_dim=geometry.head_dim,
+            norm_epsilon=geometry.norm_epsilon,
+            layers=geometry.layers,
+            cosines=cosines,
+            sines=sines,
+        )
+        core.set_drafter(drafter, attention, max_rows=max_rows, seats=self.seats)
+        self._core = core
+        self.max_rows = max_rows
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of its weights, and of activations."""
+        return self._core.drafter_bytes or 0
+
+    def draft(self, plan: DraftPlan) -> Answers:
+        """See `Drafts`."""
+        return Answers(*self._core.draft(plan))
+
+    def upkeep_ms(self, forward: Callable[[], object]) -> float:
+        """See `Drafts`."""
+        times: dict[bool, list[float]] = {True: [], False: []}
+        try:
+            for _ in range(_ROUNDS):
+                for resting, taken in times.items():
+                    self._core.set_drafter_resting(resting)
+                    start = time.perf_counter()
+                    forward()
+                    taken.append(time.perf_counter() - start)
+        finally:
+            self._core.set_drafter_resting(False)
+        return max(min(times[False]) - min(times[True]), 0.0) * 1e3
+
+    def close(self) -> None:
+        """See `Drafts`."""
+        self._core.drop_drafter()

@@ -1,0 +1,103 @@
+"""The operators of a drafter's layers: those of a model, over entries of its own in the model's slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+import spectrie_kernels
+from spectrie.model.config.model_config import ModelConfig
+from spectrie.model.drafters.description import Geometry
+from spectrie.model.operators.base import OperatorSettings, Result
+from spectrie.model.operators.gpu import GpuOperators
+from spectrie.model.step.scratch import Scratch
+
+__all__ = ["DraftOperators", "NamedScratch"]
+
+
+class NamedScratch(Scratch):
+    """A scratch whose results have names of their own, so that those of the model stay as they are."""
+
+    def __init__(self, within: Scratch) -> None:
+        self._within = within
+
+    def empty(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        return self._within.empty(f"draft {name}", shape, dtype)
+
+
+class DraftOperators(GpuOperators):
+    """Owns the drafter's keys and values: a slot for each of the model's, then those of draft rows."""
+
+    def __init__(
+        self,
+        target: OperatorSettings,
+        geometry: Geometry,
+        *,
+        hidden: int,
+        draft_pages: int,
+        first_key: int,
+    ) -> None:
+        """Allocates the entries.
+
+        Args:
+            target: Of the model.
+            geometry: Of the drafter's layers.
+            hidden: Width of their rows.
+            draft_pages: Pages for draft rows, behind the model's.
+            first_key: The first position with an entry.
+        """
+        config: ModelConfig = replace(
+            target.config,
+            hidden_size=hidden,
+            num_layers=len(geometry.layers),
+            num_heads=geometry.heads,
+            num_kv_heads=geometry.kv_heads,
+            head_dim=geometry.head_dim,
+            norm_epsilon=geometry.norm_epsilon,
+            rope=geometry.rope,
+            layer_windows=tuple(layer.window for layer in geometry.layers),
+            layer_rotary=tuple(layer.rotary for layer in geometry.layers),
+            mixture=None,
+        )
+
+        def norm(weights: list[float]) -> torch.Tensor:
+            return torch.tensor(weights, dtype=torch.float32, device=target.device)
+
+        norms = tuple(
+            None
+            if layer.query_norm is None or layer.key_norm is None
+            else (norm(layer.query_norm), norm(layer.key_norm))
+            for layer in geometry.layers
+        )
+        super().__init__(
+            replace(
+                target,
+                config=config,
+                num_pages=target.num_pages + draft_pages,
+                model_kv_heads=geometry.kv_heads,
+                head_norms=norms,
+                first_key=first_key,
+            )
+        )
+
+    def write_entries(self, layer: int, kv: Result) -> None:
+        """Writes keys and values of the rows that have a slot.
+
+        Args:
+            layer: Index of the layer.
+            kv: [rows, 2 kv_heads * head_dim], before rotation, or sums of that.
+        """
+        nothing = (kv.shape[0], 0, self._config.head_dim)
+        self._rotate(layer, kv, self.scratch.empty("no query", nothing, self.dtype))
+
+    def normed(self, name: str, stream: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Returns the norm of float32 rows [rows, any], called `name` in the scratch."""
+        out = self.scratch.empty(name, stream.shape, self.dtype)
+        epsilon = self._config.norm_epsilon
+        return spectrie_kernels.add_norm(stream, None, weight, epsilon, out)
+
+    def narrowed(self, name: str, stream: torch.Tensor) -> torch.Tensor:
+        """Returns rows in the format of the products, called `name` in the scratch."""
+        return self.scratch.empty(name, stream.shape, self.dtype).copy_(stream)

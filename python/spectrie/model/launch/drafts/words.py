@@ -1,0 +1,224 @@
+"""Integers of a level, or of a step's entries, in one int32 buffer, and the arrays that kernels read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import spectrie_kernels
+from spectrie._core import PackedWork
+from spectrie.model.step.input import StepInput
+from spectrie.model.step.packed import WORK_WIDTHS, StepShape, section_spans
+from spectrie_kernels import AttentionArrays, KeyOrder, StepArray, StepArrays, WorkArrays
+
+__all__ = ["Entries", "LevelArrays", "LevelSection", "Sections", "entry_room", "level_room"]
+
+Int32 = NDArray[np.int32]
+
+_PATH = 16
+"""Levels of a path for which recorded levels have room on average."""
+_PAGES = 1 << 16
+_MOVES = 1 << 10
+_SCORED = 8
+"""Tokens that a row of a recorded level scores on average at most."""
+_MAX_SCORED = 512
+_SPLITS_OF_ALL = 2
+
+
+class LevelSection(IntEnum):
+    """Sections of a level; behind them three of each window, as `PackedWork` names them."""
+
+    TOKEN = 0
+    POSITION = 1
+    SLOT = 2
+    ORIGIN = 3
+    PLACE = 4
+    MOVES = 5
+    FEATURE_MOVES = 6
+    PAGE_IDS = 7
+    PATH_SLOTS = 8
+    SCORED_AT = 9
+    SCORED_ROW = 10
+    SCORED_TOKEN = 11
+
+
+class Sections:
+    """Arrays of integers behind a table of where each begins and how long it is.
+
+    Args:
+        arrays: The sections in their order, of any shape.
+    """
+
+    def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
+        self._arrays = arrays
+        self._spans, self.words = section_spans([array.size for array in arrays])
+        """`words`: how many words all of it takes."""
+
+    def write(self, target: Int32) -> None:
+        """Writes it from the target's beginning."""
+        target[: 2 * len(self._spans)] = np.array(self._spans, np.int32).reshape(-1)
+        for (begin, length), array in zip(self._spans, self._arrays, strict=True):
+            target[begin : begin + length] = array.reshape(-1)
+
+    def fit(self, room: Sequence[StepArray]) -> bool:
+        """Returns whether arrays have room for all sections."""
+        return all(self._arrays[one.section].size <= one.words for one in room)
+
+    def own_room(self, room: Sequence[StepArray]) -> tuple[StepArray, ...]:
+        """Returns the same arrays with just the room that these sections take."""
+        return tuple(
+            StepArray(
+                one.section,
+                max(1, -(-self._arrays[one.section].size // one.width)),
+                one.width,
+                one.fill,
+                one.keeps,
+            )
+            for one in room
+        )
+
+
+def _list(section: int, capacity: int, width: int = 1) -> StepArray:
+    return StepArray(section, max(1, capacity), width, keeps=True)
+
+
+def level_room(
+    rows: int, shape: StepShape, *, dump: int, weighs_others: bool
+) -> tuple[StepArray, ...]:
+    """Returns the arrays of recorded levels of up to `rows` rows.
+
+    Args:
+        rows: How many.
+        shape: Of the drafter's attention.
+        dump: Where the states of rows go that stand for none.
+        weighs_others: Whether the model's head weighs tokens that the drafter's does not name.
+    """
+    scored = min(_SCORED * rows, _MAX_SCORED)
+    others = scored if weighs_others else 1
+    arrays = [
+        StepArray(LevelSection.TOKEN, rows, fill=-1),
+        StepArray(LevelSection.POSITION, rows),
+        StepArray(LevelSection.SLOT, rows, fill=-1),
+        StepArray(LevelSection.ORIGIN, rows, fill=-1),
+        StepArray(LevelSection.PLACE, rows, fill=dump),
+        _list(LevelSection.MOVES, _MOVES, width=2),
+        _list(LevelSection.FEATURE_MOVES, _MOVES, width=2),
+        _list(LevelSection.PAGE_IDS, _PAGES),
+        _list(LevelSection.PATH_SLOTS, rows * _PATH),
+        StepArray(LevelSection.SCORED_AT, scored, fill=-1),
+        StepArray(LevelSection.SCORED_ROW, others, fill=-1),
+        StepArray(LevelSection.SCORED_TOKEN, others, fill=-1),
+    ]
+    for index, window in enumerate(shape.windows):
+        splits = _SPLITS_OF_ALL * (KeyOrder.of(shape.kv_heads, window).max_splits + 1)
+        counts = (rows * (splits + 1), rows, 1)
+        arrays += [
+            _list(len(LevelSection) + len(PackedWork) * index + which, count, width)
+            for which, (count, width) in enumerate(zip(counts, WORK_WIDTHS, strict=True))
+        ]
+    return tuple(arrays)
+
+
+class LevelArrays:
+    """The arrays of a level, filled by a kernel from packed words.
+
+    Args:
+        room: As `level_room` returns it.
+        shape: Of the drafter's attention.
+        heights: Of attention's tiles.
+        device: Theirs.
+    """
+
+    def __init__(
+        self,
+        room: Sequence[StepArray],
+        shape: StepShape,
+        heights: tuple[int, int],
+        device: torch.device,
+    ) -> None:
+        self._arrays = StepArrays.of(room, device)
+        index = {one.section: number for number, one in enumerate(room)}
+
+        def section(which: int) -> torch.Tensor:
+            return self._arrays.words_of(index[which])
+
+        work = {}
+        for number, window in enumerate(shape.windows):
+            first = index[len(LevelSection) + len(PackedWork) * number]
+            parts, combined, prompts = (self._arrays[first + which] for which in PackedWork)
+            counts = self._arrays.counts[first : first + len(PackedWork)]
+            work[window] = WorkArrays(parts, combined, prompts[:0], counts)
+        positions = section(LevelSection.POSITION)
+        self.step = StepInput(
+            tokens=section(LevelSection.TOKEN),
+            positions=positions,
+            slots=section(LevelSection.SLOT),
+            moves=section(LevelSection.MOVES).view(-1, 2),
+            num_moves=self._arrays.count(index[LevelSection.MOVES]),
+            layout=AttentionArrays.of(
+                work,
+                group=shape.group,
+                kv_heads=shape.kv_heads,
+                heights=heights,
+                page_size=shape.page_size,
+                page_ids=section(LevelSection.PAGE_IDS),
+                row_position=positions,
+                path_slots=section(LevelSection.PATH_SLOTS),
+            ),
+        )
+        """What attention and cache take of it."""
+        self.origins = section(LevelSection.ORIGIN)
+        """int32 [rows], what each row continues."""
+        self.places = section(LevelSection.PLACE)
+        """int32 [rows], where its state goes."""
+        self.scored_at = section(LevelSection.SCORED_AT)
+        self.others = section(LevelSection.SCORED_ROW), section(LevelSection.SCORED_TOKEN)
+        """As in `Scored`."""
+        self.feature_moves = section(LevelSection.FEATURE_MOVES).view(-1, 2)
+        self.num_feature_moves = self._arrays.count(index[LevelSection.FEATURE_MOVES])
+
+    def fill(self, words: torch.Tensor) -> None:
+        """Launches what brings packed words here."""
+        spectrie_kernels.unpack(words, self._arrays)
+
+
+_ENTRY_SECTIONS = range(3)
+
+
+def entry_room(rows: int) -> tuple[StepArray, ...]:
+    """Returns the arrays of the entries of recorded steps of up to `rows` rows."""
+    origins, slots, moves = _ENTRY_SECTIONS
+    return (
+        StepArray(origins, rows, fill=-1),
+        StepArray(slots, rows, fill=-1),
+        _list(moves, _MOVES, width=2),
+    )
+
+
+class Entries:
+    """Which rows of a step get an entry, filled by a kernel from packed words.
+
+    Args:
+        room: As `entry_room` returns it.
+        device: Of the arrays.
+    """
+
+    def __init__(self, room: Sequence[StepArray], device: torch.device) -> None:
+        self._arrays = StepArrays.of(room, device)
+        origins, slots, moves = _ENTRY_SECTIONS
+        self.origins = self._arrays.words_of(origins)
+        """int32 [rows], the feature before each row, -1 for none."""
+        self.slots = self._arrays.words_of(slots)
+        """int32 [rows], where its entry goes, -1 for nowhere."""
+        self.moves = self._arrays.words_of(moves).view(-1, 2)
+        """int32 [any, 2], rows of features, source and destination."""
+        self.num_moves = self._arrays.count(moves)
+
+    def fill(self, words: torch.Tensor) -> None:
+        """Launches what brings packed words here."""
+        spectrie_kernels.unpack(words, self._arrays)
