@@ -1,0 +1,281 @@
+"""The rows of one level, checked and packed for the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrie.model.drafters.plan import DraftPlan
+from spectrie.model.launch.drafts.naming import Scored
+from spectrie.model.launch.drafts.words import LevelSection, Sections
+from spectrie.model.step.packed import FixedTiles, StepShape
+from spectrie_kernels import MAX_TREE_ROWS, DraftRows, KeyOrder
+from spectrie_kernels.attention.work import AttentionWork
+
+__all__ = ["Bounds", "Drafted", "Level", "check_indices", "check_pairs", "refuse"]
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What bounds levels.
+
+    Attributes:
+        num_pages: Pages of the model's cache.
+        max_context: Positions, exclusive.
+        vocabulary: Tokens of the model.
+        store_rows: Rows of features that outlive a forward; None where none are read.
+        max_rows: Draft rows of a step.
+        shape: Of the drafter's attention.
+        heights: Heights of attention's tiles.
+        embedded: Tokens that have vectors.
+    """
+
+    num_pages: int
+    max_context: int
+    vocabulary: int
+    store_rows: int | None
+    max_rows: int
+    shape: StepShape
+    heights: tuple[int, int]
+    embedded: int
+
+    @property
+    def draft_slots(self) -> int:
+        """First slot of draft rows."""
+        return self.num_pages * self.shape.page_size
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """Draft rows of the step so far: positions and parents, int64."""
+
+    positions: Int64
+    parents: Int64
+
+    @classmethod
+    def none(cls) -> Drafted:
+        """Returns those of a step that begins."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class Level:
+    """A checked level.
+
+    Args:
+        plan: As the engine gave it.
+        before: Rows of the step so far.
+        bounds: What bounds it.
+        num_features: Rows of the last forward whose features are there.
+
+    Raises:
+        ValueError: It contradicts itself; the message names the first entry that does.
+    """
+
+    def __init__(self, plan: DraftPlan, before: Drafted, bounds: Bounds, num_features: int) -> None:
+        self._plan, self._bounds = plan, bounds
+        self.is_first = plan.level == 1
+        known = 0 if self.is_first else len(before.parents)
+        if plan.row_index != known or plan.level < 1:
+            refuse("row_index", 0, plan.row_index, f"{known}")
+        self._check_lengths()
+        self.rows = len(plan.row_token)
+        if known + self.rows > bounds.max_rows:
+            raise ValueError(
+                f"draft rows of a step has {known + self.rows} elements, expected {bounds.max_rows}"
+            )
+        check_indices("row_token", plan.row_token, bounds.vocabulary)
+        check_indices("scored_token", plan.scored_token, bounds.vocabulary)
+        if bounds.store_rows is not None:
+            check_indices("request_feature", plan.request_feature, bounds.store_rows)
+        check_indices("kv_move_src", plan.kv_move_src, bounds.draft_slots)
+        check_indices("kv_move_dst", plan.kv_move_dst, bounds.draft_slots)
+        check_indices("page_ids", plan.page_ids, bounds.num_pages)
+        self._check_requests()
+        check_indices("row_request", plan.row_request, len(plan.request_kv_len))
+        _check_starts("scored_indptr", plan.scored_indptr, len(plan.scored_token))
+        self.feature_moves = self._feature_moves(num_features)
+        """int32 [any, 2], rows of features; those of a forward stand behind the store."""
+        self._known = known
+        self._rows_of(before)
+
+    def _check_lengths(self) -> None:
+        plan = self._plan
+        rows, requests = len(plan.row_token), len(plan.request_kv_len)
+        for what, given, expected in (
+            ("row_position", len(plan.row_position), rows),
+            ("row_request", len(plan.row_request), rows),
+            ("row_parent", len(plan.row_parent), rows),
+            ("scored_indptr", len(plan.scored_indptr), rows + 1),
+            ("request_feature", len(plan.request_feature), requests),
+            ("kv_move_dst", len(plan.kv_move_dst), len(plan.kv_move_src)),
+            ("page_indptr", len(plan.page_indptr), requests + 1),
+        ):
+            if given != expected:
+                raise ValueError(f"{what} has {given} elements, expected {expected}")
+
+    def _check_requests(self) -> None:
+        plan, bounds = self._plan, self._bounds
+        _check_starts("page_indptr", plan.page_indptr, len(plan.page_ids))
+        lengths = plan.request_kv_len
+        wrong = (lengths < 1) | (lengths >= bounds.max_context)
+        if wrong.any():
+            index = int(np.argmax(wrong))
+            refuse("request_kv_len", index, lengths[index], f"1..{bounds.max_context}")
+        room = np.diff(plan.page_indptr) * bounds.shape.page_size
+        if (room < lengths).any():
+            index = int(np.argmax(room < lengths))
+            given = plan.page_indptr[index + 1]
+            refuse("page_indptr", index, given, f"pages for {lengths[index]} tokens")
+
+    def _feature_moves(self, num_features: int) -> Int32:
+        plan, store_rows = self._plan, self._bounds.store_rows
+        if store_rows is None:
+            return np.zeros((0, 2), np.int32)
+        moves = check_pairs("feature_moves", plan.feature_moves, num_features, store_rows)
+        copies = check_pairs("feature_copies", plan.feature_copies, store_rows, store_rows)
+        return np.concatenate([moves + np.array([store_rows, 0], np.int32), copies])
+
+    def _rows_of(self, before: Drafted) -> None:
+        """Finds path, slot and position of each row."""
+        plan, known, rows = self._plan, self._known, self.rows
+        parents = plan.row_parent.astype(np.int64)
+        allowed = parents == -1 if self.is_first else (parents >= 0) & (parents < known)
+        if not allowed.all():
+            index = int(np.argmin(allowed))
+            expected = "-1 on the first level"
+            if not self.is_first:
+                expected = f"0..{known}, a row of an earlier level"
+            refuse("row_parent", index, plan.row_parent[index], expected)
+        kv_len = plan.request_kv_len[plan.row_request].astype(np.int64)
+        old = np.where(parents >= 0, before.positions[parents] if known else -1, kv_len - 1)
+        depth = old + 1 - kv_len
+        given = plan.row_position.astype(np.int64)
+        wrong = (given != old + 1) | (depth < 0) | (given >= self._bounds.max_context)
+        wrong |= depth >= MAX_TREE_ROWS
+        if wrong.any():
+            index = int(np.argmax(wrong))
+            limit = self._bounds.max_context
+            expected = f"{old[index] + 1}, behind its parent, and below the context limit {limit}"
+            refuse("row_position", index, given[index], expected)
+        positions = before.positions[:known]
+        self.drafted = Drafted(
+            np.concatenate([positions, given]), np.concatenate([before.parents[:known], parents])
+        )
+        """All rows of the step, these included."""
+        # From each row up to the root of its path, one step for all of them.
+        self._depth = depth
+        begins = np.concatenate([[0], np.cumsum(depth + 1)]).astype(np.int64)
+        paths = np.zeros(int(begins[-1]), np.int64)
+        at = np.arange(known, known + rows)
+        for up in range(int(depth.max(initial=-1)) + 1):
+            there = depth >= up
+            paths[(begins[:-1] + depth - up)[there]] = at[there]
+            at = np.where(there, self.drafted.parents[at], at)
+            at = np.maximum(at, 0)
+        self._path_begin = begins
+        self._paths = paths + self._bounds.draft_slots
+
+    @property
+    def moves(self) -> Int32:
+        """Slots to copy, source and destination: int32 [any, 2]."""
+        moves = np.stack([self._plan.kv_move_src, self._plan.kv_move_dst], axis=1)
+        return moves.astype(np.int32)
+
+    def part(self, rows: slice, scored: Scored, *, with_moves: bool) -> Sections:
+        """Returns some of its rows for the device, with the level's moves or without."""
+        plan, bounds = self._plan, self._bounds
+        number = np.arange(self._known + rows.start, self._known + rows.stop)
+        owner = plan.row_request[rows]
+        origins = plan.row_parent[rows]
+        if self.is_first:
+            origins = plan.request_feature[owner]
+        token = plan.row_token[rows]
+        token = np.where(token < bounds.embedded, token, -1)
+        none = np.zeros((0, 2), np.int32)
+        page_begin = int(self._path_begin[rows.start])
+        paths = self._paths[page_begin : int(self._path_begin[rows.stop])]
+        draft_rows = self._attention(rows, owner, paths)
+        arrays: list[NDArray[Any]] = [np.zeros(0, np.int32)] * len(LevelSection)
+        arrays[LevelSection.TOKEN] = token
+        arrays[LevelSection.POSITION] = plan.row_position[rows]
+        arrays[LevelSection.SLOT] = bounds.draft_slots + number
+        arrays[LevelSection.ORIGIN] = origins
+        arrays[LevelSection.PLACE] = number
+        arrays[LevelSection.MOVES] = self.moves if with_moves else none
+        arrays[LevelSection.FEATURE_MOVES] = self.feature_moves if with_moves else none
+        arrays[LevelSection.PAGE_IDS] = plan.page_ids
+        arrays[LevelSection.PATH_SLOTS] = paths
+        arrays[LevelSection.SCORED_AT] = scored.at
+        arrays[LevelSection.SCORED_ROW] = scored.row
+        arrays[LevelSection.SCORED_TOKEN] = scored.token
+        for window in bounds.shape.windows:
+            order = KeyOrder.of(bounds.shape.kv_heads, window)
+            tiles = FixedTiles(*bounds.heights)
+            work = AttentionWork.of(draft_rows, order, bounds.shape.group, tiles)
+            arrays += [work.part_items, work.combined, work.prompt_items]
+        return Sections(arrays)
+
+    def _attention(self, rows: slice, owner: Int32, paths: Int64) -> DraftRows:
+        """Runs of neighbouring rows of one request, which read its keys together."""
+        plan, count = self._plan, rows.stop - rows.start
+        row = np.arange(count)
+        begins = np.flatnonzero(np.diff(owner, prepend=-1) != 0)
+        own = row - np.repeat(begins, np.diff(np.append(begins, count)))
+        starts = np.flatnonzero(own % MAX_TREE_ROWS == 0)
+        counts = np.diff(np.append(starts, count))
+        pages = plan.page_indptr[owner[starts]]
+        begin = self._path_begin[rows]
+        return DraftRows(
+            row_ancestors=np.ones(count, np.int64),
+            request_row_start=starts.astype(np.int32),
+            request_row_count=counts.astype(np.int32),
+            request_kv_len=plan.request_kv_len[owner[starts]],
+            request_kind=np.ones(len(starts), np.int32),
+            page_indptr=np.append(pages, len(plan.page_ids)).astype(np.int32),
+            page_ids=plan.page_ids,
+            page_size=self._bounds.shape.page_size,
+            row_position=plan.row_position[rows].astype(np.int64),
+            path_begin=begin - (begin[0] if count else 0),
+            path_slots=paths,
+        )
+
+
+def refuse(what: str, index: int, given: Any, expected: str) -> NoReturn:
+    """Raises ValueError for an entry of a plan."""
+    raise ValueError(f"{what}[{index}] is {int(given)}, expected {expected}")
+
+
+def check_indices(what: str, values: Int32, limit: int) -> None:
+    """Raises ValueError unless all values are indices below `limit`."""
+    wrong = (values < 0) | (values >= limit)
+    if wrong.any():
+        index = int(np.argmax(wrong))
+        refuse(what, index, values[index], f"0..{limit}")
+
+
+def check_pairs(what: str, pairs: Int32, from_limit: int, to_limit: int) -> Int32:
+    """Returns pairs of indices, int32 [any, 2].
+
+    Raises:
+        ValueError: One is not below its limit.
+    """
+    flat = pairs.reshape(-1)
+    limits = np.tile([from_limit, to_limit], len(flat) // 2)
+    wrong = (flat < 0) | (flat >= limits)
+    if wrong.any():
+        index = int(np.argmax(wrong))
+        refuse(what, index, flat[index], f"0..{limits[index]}")
+    return flat.reshape(-1, 2)
+
+
+def _check_starts(what: str, starts: Int32, count: int) -> None:
+    wrong = (np.diff(starts) < 0) | (starts[1:] > count) | (starts[:-1] < 0)
+    if wrong.any():
+        index = int(np.argmax(wrong))
+        refuse(what, index, starts[index + 1], "ascending, within its list")
