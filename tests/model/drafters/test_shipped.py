@@ -159,16 +159,27 @@ def test_an_unknown_name_is_refused_with_what_ships(model: Path, heads: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("device", "ranks", "where"), [("cuda", 1, "a GPU"), ("cpu", 2, "2 processes")]
+    ("device", "ranks", "where"),
+    [
+        ("cuda", 1, "runs on a GPU without the compiler of its kernels, Triton"),
+        ("cuda", 2, "runs in 2 processes"),
+        ("cpu", 2, "runs in 2 processes"),
+    ],
 )
 def test_where_no_drafter_runs_auto_says_so_and_a_name_is_refused(
-    model: Path, head: Path, device: str, ranks: int, where: str
+    model: Path,
+    head: Path,
+    device: str,
+    ranks: int,
+    where: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("spectrie.model.gpu.compiler", lambda: None)
     (choice,) = chosen_drafters(["auto"], model, device, ranks, Measurements(None))
     assert choice.folder is None
-    assert f"the head {NAME} that ships for it runs on a CPU" in str(choice.why_none)
+    assert f"the head {NAME} that ships for it runs in one process" in str(choice.why_none)
     assert str(choice.why_none).endswith(where)
-    with pytest.raises(ConfigError, match=f"drafter is '{NAME}', but drafters run on a CPU"):
+    with pytest.raises(ConfigError, match=f"drafter is '{NAME}', but drafters run in one process"):
         chosen_drafters([NAME], model, device, ranks, Measurements(None))
 
 
@@ -176,7 +187,7 @@ def test_auto_serves_on_several_ranks_without_the_head(model: Path, head: Path) 
     runner = load(model, tensor_parallel=2, device="cpu")
     try:
         assert runner.drafter is None
-        assert str(runner.why_no_drafter).endswith("this model runs on 2 processes")
+        assert str(runner.why_no_drafter).endswith("this model runs in 2 processes")
     finally:
         runner.close()
 
@@ -200,7 +211,7 @@ def test_a_head_leaves_a_small_cache_to_the_model(model: Path, head: Path) -> No
 def test_more_requests_than_a_head_has_room_for_run_without_it(
     model: Path, head: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spectrie.model.runner.drafting.SEATS", 2)
+    monkeypatch.setattr("spectrie.model.drafters.beside.CpuDrafts.seats", 2)
     options: dict[str, Any] = {"threads": 1, "num_pages": 16, "max_running": 3}
     with LLM(model, drafter="auto", **options) as llm:
         assert llm._host.runner.drafter is None

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 KERNELS = (
     "take_drawn",
     "unpack",
+    "move_rows",
     "move_slots",
     "compact_slots",
     "embed",

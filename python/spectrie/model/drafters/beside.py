@@ -27,10 +27,13 @@ class Drafts(Protocol):
     """A drafter beside a decoder.
 
     Attributes:
+        number: Its number among the decoder's drafters.
         seats: Running requests that it has room for.
         max_rows: Draft rows of a step, all levels together.
     """
 
+    @property
+    def number(self) -> int: ...
     @property
     def seats(self) -> int: ...
     @property
@@ -101,14 +104,14 @@ class CpuDrafts:
             cosines=cosines,
             sines=sines,
         )
-        core.set_drafter(drafter, attention, max_rows=max_rows, seats=self.seats)
+        self.number = core.add_drafter(drafter, attention, max_rows=max_rows, seats=self.seats)
         self._core = core
         self.max_rows = max_rows
 
     @property
     def num_bytes(self) -> int:
         """Memory of its weights, and of activations."""
-        return self._core.drafter_bytes or 0
+        return self._core.drafter_bytes(self.number) or 0
 
     def draft(self, plan: DraftPlan) -> Answers:
         """See `Drafts`."""
@@ -120,14 +123,14 @@ class CpuDrafts:
         try:
             for _ in range(_ROUNDS):
                 for resting, taken in times.items():
-                    self._core.set_drafter_resting(resting)
+                    self._core.set_drafter_resting(self.number, resting)
                     start = time.perf_counter()
                     forward()
                     taken.append(time.perf_counter() - start)
         finally:
-            self._core.set_drafter_resting(False)
+            self._core.set_drafter_resting(self.number, False)
         return max(min(times[False]) - min(times[True]), 0.0) * 1e3
 
     def close(self) -> None:
         """See `Drafts`."""
-        self._core.drop_drafter()
+        self._core.drop_drafter(self.number)

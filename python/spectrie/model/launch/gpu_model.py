@@ -12,7 +12,10 @@ from spectrie.model import gpu
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.decoder import Decoder, DecoderWeights
 from spectrie.model.decoder.sizing import CacheSize
+from spectrie.model.drafters.description import Drafter
 from spectrie.model.files.weights import Weights
+from spectrie.model.launch.drafts.drafts import DraftWeights, fixed_bytes
+from spectrie.model.launch.gpu_drafts import GpuDrafts
 from spectrie.model.launch.launcher import Launcher
 from spectrie.model.operators import OperatorSettings
 from spectrie.model.operators.gpu import GpuOperators
@@ -65,6 +68,29 @@ class GpuModel:
         self.weights = DecoderWeights(
             config, weights, self._dtype, self._device, split, exact=exact
         )
+        self._drafter: DraftWeights | None = None
+
+    def set_drafter(self, drafter: Drafter | None) -> None:
+        """Copies a drafter's weights to the GPU, for the decoder that follows; None drops them.
+
+        Raises:
+            ModelError: Drafters of this form do not run on a GPU.
+        """
+        self._drafter = None
+        if drafter is not None:
+            self._drafter = DraftWeights(
+                drafter,
+                self.weights,
+                self._dtype,
+                self._device,
+                exact=self._arithmetic == "exact",
+            )
+
+    def drafter_bytes(self, drafter: Drafter | None, max_rows: int) -> int:
+        """Returns what a drafter takes beside its weights and beside pages, in steps of up to `max_rows` rows."""
+        if drafter is None:
+            return 0
+        return fixed_bytes(drafter, self._config, self._dtype.itemsize, max_rows)
 
     @property
     def device_name(self) -> str:
@@ -96,6 +122,7 @@ class GpuModel:
         partition: Partition | None,
         *,
         max_rows: int,
+        drafts: bool,
         report: Callable[[str], None],
     ) -> Decoder | Launcher:
         """Returns what computes the steps, with an empty cache; on one GPU it launches them.
@@ -104,6 +131,7 @@ class GpuModel:
             size: Size of the cache.
             partition: Parts of all ranks; None for a single one.
             max_rows: Most rows of a forward.
+            drafts: Whether the drafter of `set_drafter` stands beside it; else that is dropped.
             report: Receives one line per stage.
         """
         config = self._config
@@ -123,5 +151,13 @@ class GpuModel:
         if partition is not None or gpu.compiler() is None:
             return decoder
         launcher = Launcher(decoder, operators, open_device(self._device), max_rows=max_rows)
+        launcher.set_drafter(self._drafter if drafts else None)
+        self._drafter = None
         launcher.record(report)
         return launcher
+
+    def drafts(self, decoder: object) -> GpuDrafts | None:
+        """Returns the drafter beside a decoder that `decoder` gave; None if it has none."""
+        if isinstance(decoder, Launcher) and decoder.drafts is not None:
+            return GpuDrafts(decoder)
+        return None

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from spectrie._core import DeviceShape, PackedSection, PackingError
 from spectrie.model.decoder.decoder import Decoder
 from spectrie.model.decoder.sizing import pieces
+from spectrie.model.launch.drafts.drafts import Drafts, DraftWeights, Kept
 from spectrie.model.launch.graphs import Layers, StepGraphs
+from spectrie.model.launch.launched import Launched
 from spectrie.model.launch.results import Sizes
 from spectrie.model.launch.ring import Pinned, Ring
 from spectrie.model.launch.sent_logits import SentLogits
@@ -42,53 +44,6 @@ Pack = Callable[[int, int, int, int], PackedStep]
 capacity in words; raises `PackingError` where that does not do."""
 
 
-class Launched:
-    """A step that the device computes."""
-
-    def __init__(
-        self,
-        pinned: Pinned,
-        packed: PackedStep,
-        sizes: Sizes,
-        logits: tuple[int, int],
-        wanted: Wanted,
-        results: torch.Tensor,
-    ) -> None:
-        self._drawn = None if wanted is Wanted.LOGITS else results[: packed.samples]
-        self._pinned = pinned
-        self._packed = packed
-        self._sizes = sizes
-        self._logits = logits
-        self._wanted = wanted
-
-    @property
-    def is_done(self) -> bool:
-        """Whether `wait` would return at once."""
-        return self._pinned.done.is_reached
-
-    @property
-    def drawn(self) -> torch.Tensor | None:
-        """The token of each sample row, on the device and for the step launched next alone: int32 [S]. None
-        where logits were wanted."""
-        return self._drawn
-
-    def wait(self) -> StepResult:
-        """Waits for the device, without the GIL; returns what was wanted, in memory of the host."""
-        self._pinned.done.wait()
-        samples, tops = self._packed.samples, self._packed.tops
-        tokens, ids, probabilities = self._sizes.split(self._pinned.results)
-        rows, vocabulary = self._logits
-        logits = self._pinned.logits[: rows * vocabulary].view(torch.float32).view(rows, vocabulary)
-        # Copies, as the second next step writes to the same memory.
-        return StepResult(
-            logits,
-            ids.numpy()[:tops].copy(),
-            probabilities.numpy()[:tops].copy(),
-            None if self._wanted is Wanted.LOGITS else tokens.numpy()[:samples].copy(),
-            compacted=self._wanted is not Wanted.LOGITS,
-        )
-
-
 class Launcher:
     """The forward of a model on one GPU.
 
@@ -113,6 +68,7 @@ class Launcher:
         shape = operators.shape
         self._shape = DeviceShape(shape.group, shape.kv_heads, shape.windows, shape.vocabulary)
         self._graphs: StepGraphs | None = None
+        self._drafts: Drafts | None = None
 
     @property
     def shape(self) -> DeviceShape:
@@ -137,6 +93,23 @@ class Launcher:
         """See `Decoder.set_threads`."""
         self._decoder.set_threads(threads)
 
+    @property
+    def drafts(self) -> Drafts | None:
+        """The drafter beside the model."""
+        return self._drafts
+
+    def set_drafter(self, weights: DraftWeights | None) -> None:
+        """Puts a drafter beside the model, before `record`; None takes it away, and forgets what was recorded. No
+        step may be in flight."""
+        self._device.wait()
+        self._graphs = self._drafts = None
+        if weights is None:
+            self._decoder.follow(None)
+            return
+        self._drafts = Drafts(
+            weights, self._decoder, self._operators, self._device, max_rows=self._max_rows
+        )
+
     def record(self, report: Callable[[str], None]) -> None:
         """Records the work of most steps; no step may be in flight.
 
@@ -149,13 +122,18 @@ class Launcher:
             self._device,
             max_rows=self._max_rows,
             words=self._words,
+            drafts=self._drafts,
         )
         graphs.record(report)
+        beside = 0
+        if self._drafts is not None:
+            self._drafts.record(report)
+            beside = self._drafts.step_words
         # Compiles it: the first row is where it was.
         device, first = self._device, self._words[:1]
         device.launch(lambda: _lift(graphs.logits(1), first))
         device.wait()
-        self._ring.reserve(words=self._words.numel(), results=graphs.results.numel())
+        self._ring.reserve(self._words.numel(), graphs.results.numel(), beside)
         self._graphs = graphs
 
     def forward(self, plan: PlanArrays) -> StepResult:
@@ -192,6 +170,8 @@ class Launcher:
         if behind is not None and drawn is None:
             raise ValueError("the step before gives logits: its tokens are not on the device")
         operators, graphs, device = self._operators, self._graphs, self._device
+        drafts = self._drafts
+        sections = None if drafts is None else drafts.sections(plan)
         pinned = self._ring.take()
         widest = int(np.max(plan.request_row_count, initial=1))
         layers = graphs.layers(len(plan.row_token), widest) if graphs is not None else None
@@ -210,6 +190,7 @@ class Launcher:
         has_place = num_words <= self._words.numel()
         if graphs is not None and layers is not None:
             fits = graphs.holds(layers.room, packed, "layers")
+            fits = fits and (drafts is None or drafts.holds(sections, layers.rows))
             layers = layers if fits and has_place else None
         words = self._words[:num_words]
         if not has_place:
@@ -220,7 +201,8 @@ class Launcher:
             tokens = drawn
             device.launch(lambda: take_drawn(words, PackedSection.ROW_TOKEN, tokens))
         lifted = {first: words[span.start : span.stop] for first, span in scattered.items()}
-        step = _Step(words, packed, heights, pinned, wanted, sent, lifted)
+        kept = None if drafts is None else drafts.send(sections, pinned, packed.rows)
+        step = _Step(words, packed, heights, pinned, wanted, sent, lifted, kept)
         if graphs is None or layers is None:
             sizes = step.sizes
             self._make_room(step, sizes)
@@ -314,6 +296,8 @@ class Launcher:
         """Launches one kernel after the other."""
         given = self._input(step)
         self._operators.begin_step(given, self._scratch)
+        if self._drafts is not None:
+            self._drafts.begin(step.kept, given, self._scratch)
         self._read(step, given, self._decoder.layers(), results)
 
     @torch.inference_mode()
@@ -338,6 +322,8 @@ class Launcher:
             del logits
         if step.wanted is not Wanted.LOGITS and packed.section(PackedSection.WALKS)[1]:
             operators.compact(given, tokens)
+            if self._drafts is not None:
+                self._drafts.compact(given, tokens)
 
     def _take(self, step: _Step, rows: slice, logits: torch.Tensor, tokens: torch.Tensor) -> None:
         """Launches what gives the tokens of some sample rows, if they are wanted."""
@@ -382,6 +368,7 @@ class _Step:
     sent: SentLogits
     lifted: dict[int, torch.Tensor]
     """Which rows of logits are brought to the front of their piece, by its first row."""
+    kept: Kept | None
 
     @property
     def sizes(self) -> Sizes:

@@ -22,12 +22,14 @@ class Pinned:
         words: int32, the packed step.
         results: int32, tokens and likeliest tokens.
         logits: int32, the bits of logits.
+        beside: int32, what a drafter reads of the step.
         done: Comes when the device has read and written all of it.
     """
 
     words: torch.Tensor
     results: torch.Tensor
     logits: torch.Tensor
+    beside: torch.Tensor
     done: Event = field(repr=False)
 
 
@@ -38,7 +40,13 @@ class Ring:
         """Allocates pieces for packed steps of `words` words, and of a few results."""
         self._device = device
         self._pieces = [
-            Pinned(device.pinned(words), device.pinned(0), device.pinned(0), device.event())
+            Pinned(
+                words=device.pinned(words),
+                results=device.pinned(0),
+                logits=device.pinned(0),
+                beside=device.pinned(0),
+                done=device.event(),
+            )
             for _ in range(_PIECES)
         ]
         self._next = 0
@@ -50,13 +58,16 @@ class Ring:
         pinned.done.wait()
         return pinned
 
-    def reserve(self, words: int, results: int) -> None:
-        """Makes room for packed steps and results of so many words; no step may be in flight."""
+    def reserve(self, words: int, results: int, beside: int = 0) -> None:
+        """Makes room for packed steps, results, and what a drafter reads, of so many words; no step may be in
+        flight."""
         for pinned in self._pieces:
             if pinned.words.numel() < words:
                 pinned.words = self._device.pinned(words)
             if pinned.results.numel() < results:
                 pinned.results = self._device.pinned(results)
+            if pinned.beside.numel() < beside:
+                pinned.beside = self._device.pinned(beside)
 
     def grown(self, memory: torch.Tensor, words: int) -> torch.Tensor:
         """Returns `memory` of a piece that is not in use if it has `words` words, else new memory: of twice as

@@ -10,15 +10,18 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from spectrie import _core
 from spectrie.errors import ConfigError, ModelError
+from spectrie.model import gpu
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.cpu import CpuDecoder
 from spectrie.model.decoder.layout import EMBEDDING, HEAD
 from spectrie.model.drafters import (
+    CpuDrafts,
     Drafter,
+    Drafts,
     Target,
     head_for,
     layer_tensors,
@@ -68,8 +71,8 @@ def chosen_drafters(
         measurements: Keeps hashes.
 
     Raises:
-        ConfigError: A drafter is named where none can run: on a GPU, or on several ranks; or there are too many, or
-            others beside `off`.
+        ConfigError: A drafter is named where none can run: on several ranks, or on a GPU without Triton; or there are
+            too many (a GPU runs one), or others beside `off`.
         ModelError: The model cannot be read, lacks the layer that is named, or there is no such drafter.
     """
     names = list(dict.fromkeys(names))
@@ -83,10 +86,10 @@ def chosen_drafters(
             f"{len(names)} drafters are named: {', '.join(names)}; allowed: up to {_core.MAX_DRAFTERS}"
         )
     where = None
-    if device != "cpu":
-        where = "a GPU"
-    elif ranks > 1:
-        where = f"{ranks} processes"
+    if ranks > 1:
+        where = f"runs in {ranks} processes"
+    elif device != "cpu" and gpu.compiler() is None:
+        where = "runs on a GPU without the compiler of its kernels, Triton"
     choices: dict[Path | None, DrafterChoice] = {}
     for name in names:
         choice = _chosen(name, folder, where, measurements)
@@ -94,7 +97,18 @@ def chosen_drafters(
         # What was named counts, wherever `auto` finds it too.
         if at not in choices or (choice.is_asked and not choices[at].is_asked):
             choices[at] = choice
+    if device != "cpu":
+        return _one_of(list(choices.values()))
     return list(choices.values())
+
+
+def _one_of(choices: list[DrafterChoice]) -> list[DrafterChoice]:
+    """The one that a GPU runs: what was named comes before what `auto` finds."""
+    named = [choice for choice in choices if choice.is_asked and choice.folder is not None]
+    if len(named) > 1:
+        names = ", ".join(choice.folder.name for choice in named if choice.folder is not None)
+        raise ConfigError(f"{len(named)} drafters are named: {names}; a GPU runs one: choose it")
+    return named or choices
 
 
 def _chosen(
@@ -104,8 +118,8 @@ def _chosen(
         return _found(folder, where, measurements)
     if where is not None:
         raise ConfigError(
-            f"drafter is {name!r}, but drafters run on a CPU, in one process, and this model runs on "
-            f"{where}: choose drafter 'off', or device 'cpu' with tensor_parallel 1"
+            f"drafter is {name!r}, but drafters run in one process, and this model {where}: choose drafter "
+            "'off', or device 'cpu' with tensor_parallel 1"
         )
     if name != "mtp":
         return DrafterChoice(_named(name))
@@ -117,7 +131,7 @@ def _chosen(
 
 
 def found_drafter(folder: Path) -> DrafterChoice:
-    """Returns what `auto` means for a model on a CPU, in one process.
+    """Returns what `auto` means for a model in one process.
 
     Args:
         folder: The model.
@@ -129,7 +143,7 @@ def found_drafter(folder: Path) -> DrafterChoice:
 
 
 def _found(folder: Path, where: str | None, measurements: Measurements) -> DrafterChoice:
-    """What `auto` means, on a CPU or where no drafter runs."""
+    """What `auto` means, where a drafter runs or none does."""
     if _has_layer(folder):
         found, what = folder, "the model's layer for multi-token prediction"
     else:
@@ -139,7 +153,7 @@ def _found(folder: Path, where: str | None, measurements: Measurements) -> Draft
             return DrafterChoice(None, False, "; ".join([why, *head.damaged]))
         found, what = head.folder, f"the head {head.folder.name} that ships for it"
     if where is not None:
-        why = f"{what} runs on a CPU, in one process, and this model runs on {where}"
+        why = f"{what} runs in one process, and this model {where}"
         return DrafterChoice(None, False, why)
     return DrafterChoice(found, False)
 
@@ -163,6 +177,13 @@ def _named(name: str) -> Path:
         raise ModelError(
             f"cannot read the drafter {name}: {error}; heads that ship: {listed}"
         ) from error
+
+
+class OnDevice(Protocol):
+    """A model on a GPU."""
+
+    def set_drafter(self, drafter: Drafter | None, /) -> None: ...
+    def drafter_bytes(self, drafter: Drafter | None, max_rows: int, /) -> int: ...
 
 
 class DrafterLoading:
@@ -235,32 +256,56 @@ class DrafterLoading:
             numbers += drafter.taps * config.hidden_size
         return numbers * itemsize
 
+    def onto(self, parts: OnDevice, max_rows: int) -> int:
+        """Copies its weights to a GPU; returns what it takes there beside them and beside pages, in bytes.
+
+        Args:
+            parts: The model there.
+            max_rows: Most rows of a forward.
+
+        Raises:
+            ModelError: It was named, and does not run on a GPU.
+        """
+        for choice, drafter in list(self._read):
+            try:
+                parts.set_drafter(drafter)
+            except ModelError as error:
+                self._go_without(choice, error)
+        read = next((drafter for _, drafter in self._read), None)
+        if read is None:
+            parts.set_drafter(None)
+        return parts.drafter_bytes(read, max_rows)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether one was read and, so far, nothing stands against it."""
+        return bool(self._read)
+
     def beside(
-        self, decoder: object, info: RunnerInfo, measurements: Measurements
+        self, found: CpuDecoder | Drafts | None, info: RunnerInfo, measurements: Measurements
     ) -> list[Drafting]:
         """Puts them beside the decoder.
+
+        Args:
+            found: A decoder on a CPU, or the drafter as it stands beside one on a GPU.
+            info: Facts about the model.
+            measurements: Keeps hashes.
 
         Raises:
             ModelError: One was named, and its sizes do not fit, or there is no memory.
         """
-        native = decoder.native if isinstance(decoder, CpuDecoder) else None
-        if native is None:
-            return []
         beside: list[Drafting] = []
         names: list[str] = []
         for choice, drafter in list(self._read):
-            if choice.folder is None:
+            if choice.folder is None or found is None:
                 continue
             name = _other_than(names, choice.folder.name)
             try:
-                one = Drafting(
-                    native,
-                    drafter,
-                    info,
-                    name=name,
-                    digest=model_hash(choice.folder, measurements),
-                    max_rows=info.max_batch_rows,
-                )
+                drafts = _drafts_of(found, drafter, info)
+                if drafts is None:
+                    continue
+                digest = model_hash(choice.folder, measurements)
+                one = Drafting(drafts, drafter, info, name=name, digest=digest)
             except ValueError as error:
                 self._go_without(choice, ModelError(f"drafter {choice.folder}: {error}"))
             else:
@@ -274,6 +319,17 @@ class DrafterLoading:
         self._read = [(other, drafter) for other, drafter in self._read if other is not choice]
         self._why_none = str(error)
         self._report(f"without a drafter: {error}")
+
+
+def _drafts_of(found: CpuDecoder | Drafts, drafter: Drafter, info: RunnerInfo) -> Drafts | None:
+    """A drafter beside its decoder, or as it stands there already; None beside one of several ranks."""
+    if not isinstance(found, CpuDecoder):
+        return found
+    if found.native is None:
+        return None
+    return CpuDrafts(
+        found.native, drafter, max_context=info.max_context, max_rows=info.max_batch_rows
+    )
 
 
 def _other_than(names: Sequence[str], name: str) -> str:

@@ -6,21 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from spectrie import _core
 from spectrie.model import machine
-from spectrie.model.drafters import Answers, AttentionLayer, Drafter, DraftPlan, LevelPlan, Origin
+from spectrie.model.drafters import Answers, Drafter, DraftPlan, Drafts, LevelPlan, Origin
 from spectrie.model.files.measurements import Measurements
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.info import RunnerInfo
 
 __all__ = ["DraftCosts", "DrafterInfo", "Drafting"]
-
-SEATS = 4096
-"""Rows of the feature store for running requests: the most that the engine may run. Memory is taken as
-they are used."""
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
 _ROUNDS = 5
@@ -110,70 +102,33 @@ class DrafterInfo:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Attention:
-    """Attention of a drafter, for the core."""
-
-    heads: int
-    kv_heads: int
-    head_dim: int
-    norm_epsilon: float
-    layers: list[AttentionLayer]
-    cosines: NDArray[np.float32]
-    sines: NDArray[np.float32]
-
-
 class Drafting:
     """A drafter that shares the decoder's slots."""
 
     def __init__(
-        self,
-        core: _core.CpuDecoder,
-        drafter: Drafter,
-        info: RunnerInfo,
-        *,
-        name: str,
-        digest: str,
-        max_rows: int,
+        self, drafts: Drafts, drafter: Drafter, info: RunnerInfo, *, name: str, digest: str
     ) -> None:
-        """Puts the drafter beside the decoder; from then on every forward writes the entries of one that
-        reads features.
+        """Takes a drafter that is beside its decoder.
 
         Args:
-            core: A decoder of one rank on a CPU.
-            drafter: Read for this model.
+            drafts: Answers levels.
+            drafter: What it was made of.
             info: Facts about the model.
             name: Name of the drafter.
             digest: Its identity.
-            max_rows: Draft rows of a step at most.
-
-        Raises:
-            ValueError: The core does not support a size, or there is no memory.
         """
-        geometry = drafter.geometry
-        cosines, sines = geometry.rope.tables(info.max_context + geometry.positions_ahead)
-        attention = _Attention(
-            heads=geometry.heads,
-            kv_heads=geometry.kv_heads,
-            head_dim=geometry.head_dim,
-            norm_epsilon=geometry.norm_epsilon,
-            layers=geometry.layers,
-            cosines=cosines,
-            sines=sines,
-        )
-        self._core = core
-        self._number = core.add_drafter(drafter, attention, max_rows=max_rows, seats=SEATS)
+        self._drafts = drafts
         self._info = info
-        # Not the drafter itself: it keeps tensors alive that the core has packed.
+        # Not the drafter itself: it keeps tensors alive that were copied.
         self._kind, self._max_levels = drafter.kind, drafter.max_levels
         self._named_tokens, self._origin = drafter.named_tokens, drafter.origin
         self._needs_features = drafter.taps > 0
-        self._name, self._digest, self._max_rows = name, digest, max_rows
+        self._name, self._digest = name, digest
 
     @property
     def number(self) -> int:
         """Its number among the decoder's drafters."""
-        return self._number
+        return self._drafts.number
 
     @property
     def needs_features(self) -> bool:
@@ -186,11 +141,11 @@ class Drafting:
         Raises:
             ValueError: The plan is inconsistent.
         """
-        return Answers(*self._core.draft(plan))
+        return self._drafts.draft(plan)
 
     def close(self) -> None:
         """Takes the drafter away from the decoder."""
-        self._core.drop_drafter(self._number)
+        self._drafts.close()
 
     def describe(self, costs: DraftCosts) -> DrafterInfo:
         """Returns what there is to know."""
@@ -200,9 +155,9 @@ class Drafting:
             kind=self._kind,
             hash=self._digest,
             max_levels=self._max_levels,
-            max_rows=self._max_rows,
-            max_requests=SEATS,
-            num_bytes=self._core.drafter_bytes(self._number) or 0,
+            max_rows=self._drafts.max_rows,
+            max_requests=self._drafts.seats,
+            num_bytes=self._drafts.num_bytes,
             costs=costs,
             named_tokens=self._named_tokens,
             origin=origin,
@@ -219,8 +174,8 @@ class Drafting:
         machine busy. Overwrites the cache's first pages: call it before serving.
         """
         # Two levels of one row, or the one level that there is room for.
-        rows = [n for n in _ROWS if n <= self._max_rows // 2] or [1]
-        has_later = self._max_rows > 1
+        rows = [n for n in _ROWS if n <= self._drafts.max_rows // 2] or [1]
+        has_later = self._drafts.max_rows > 1
         kind = f"draft costs {rows}" if has_later else "draft cost of one row"
         key = f"{kind} threads{threads} {self._digest} {self._info.arithmetic}"
         stored = measurements.get(f"{key} on {machine.cpu_class()}")
@@ -231,13 +186,13 @@ class Drafting:
             if bool(fills) != self._needs_features:
                 return DraftCosts(rows, first, later, times[2 * n], fills)
         busy = machine.is_busy()
-        timer = _Timer(self._core, self._number, self._info, step)
+        timer = _Timer(self._drafts, self._info, step)
         both = [timer.levels(n, has_later=has_later) for n in rows]
         first = _ascending([one for one, _ in both])
         later = _ascending([other for _, other in both])
         upkeep, fills = 0.0, list[float]()
         if self._needs_features:
-            upkeep = timer.upkeep()
+            upkeep = self._drafts.upkeep_ms(timer.forward)
         else:
             fills = _ascending([timer.keys(n) for n in rows])
         stored = [*first, *later, upkeep, *fills]
@@ -247,13 +202,9 @@ class Drafting:
 
 class _Timer:
     def __init__(
-        self,
-        core: _core.CpuDecoder,
-        number: int,
-        info: RunnerInfo,
-        step: Callable[[StepPlan], object],
+        self, drafts: Drafts, info: RunnerInfo, step: Callable[[StepPlan], object]
     ) -> None:
-        self._core, self._number = core, number
+        self._drafts = drafts
         self._step = step
         most = min(info.max_context, info.num_pages * info.page_size)
         self._kv_len = max(1, min(_CONTEXT, most - 2))
@@ -271,7 +222,7 @@ class _Timer:
         """
         requests = [(self._kv_len, self._store, self._pages)] * rows
         at = self._kv_len
-        drafter = self._number
+        drafter = self._drafts.number
         first = LevelPlan.of(requests, [(0, at, row, -1) for row in range(rows)], drafter=drafter)
         later = LevelPlan.of(
             requests,
@@ -284,10 +235,10 @@ class _Timer:
         for _ in range(_ROUNDS):
             self._step(self._forward)
             start = time.perf_counter()
-            self._core.draft(first)
+            self._drafts.draft(first)
             between = time.perf_counter()
             if has_later:
-                self._core.draft(later)
+                self._drafts.draft(later)
             first_s = between - start
             times.append((first_s, time.perf_counter() - between if has_later else first_s))
         return min(one for one, _ in times) * 1e3, min(other for _, other in times) * 1e3
@@ -297,28 +248,18 @@ class _Timer:
         count = min(tokens, self._kv_len)
         fills = [(self._kv_len - count, [0] * count)]
         request = (self._kv_len, self._store, self._pages)
-        plan = LevelPlan.of([request], [], fills=fills, drafter=self._number)
+        plan = LevelPlan.of([request], [], fills=fills, drafter=self._drafts.number)
         times = []
         for _ in range(_ROUNDS):
             self._step(self._forward)
             start = time.perf_counter()
-            self._core.draft(plan)
+            self._drafts.draft(plan)
             times.append(time.perf_counter() - start)
         return min(times) * 1e3
 
-    def upkeep(self) -> float:
-        """Returns the milliseconds that entries add to a forward of one row."""
-        times: dict[bool, list[float]] = {True: [], False: []}
-        try:
-            for _ in range(2 * _ROUNDS):
-                for resting, taken in times.items():
-                    self._core.set_drafter_resting(self._number, resting)
-                    start = time.perf_counter()
-                    self._step(self._forward)
-                    taken.append(time.perf_counter() - start)
-        finally:
-            self._core.set_drafter_resting(self._number, False)
-        return max(min(times[False]) - min(times[True]), 0.0) * 1e3
+    def forward(self) -> None:
+        """Computes a forward of one row."""
+        self._step(self._forward)
 
 
 def _ascending(times: list[float]) -> list[float]:

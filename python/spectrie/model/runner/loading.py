@@ -16,7 +16,7 @@ from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.cpu import CpuDecoder, CpuWeights
 from spectrie.model.decoder.layout import HEAD
 from spectrie.model.decoder.sizing import BATCH_ROWS, GPU_BATCH_ROWS, CacheSize, size_cache
-from spectrie.model.drafters import layer_tensors
+from spectrie.model.drafters import Drafts, layer_tensors
 from spectrie.model.files.arrays import ITEM_SIZES
 from spectrie.model.files.fingerprint import KERNEL_VERSION, model_hash
 from spectrie.model.files.measurements import Measurements, open_measurements
@@ -293,7 +293,8 @@ def assemble(
     if isinstance(parts, CpuWeights):
         available = machine.available_memory_bytes()
     else:
-        available = parts.free_bytes() * size
+        taken = drafters.onto(parts, options.batch_rows)
+        available = (parts.free_bytes() - taken) * size
     itemsize = ITEM_SIZES[options.dtype]
 
     def sized(extra_page_bytes: int) -> CacheSize:
@@ -327,16 +328,24 @@ def assemble(
                 partition=partition,
             )
         else:
-            decoder = parts.decoder(cache, partition, max_rows=options.batch_rows, report=report)
+            decoder = parts.decoder(
+                cache,
+                partition,
+                max_rows=options.batch_rows,
+                drafts=drafters.is_there,
+                report=report,
+            )
     except ValueError as error:
         raise ModelError(f"{options.folder}: {error}") from error
     info = _info(options, config, parts, model_hash(options.folder, measurements), cache, size)
-    drafting = drafters.beside(decoder, info, measurements)
+    beside: CpuDecoder | Drafts | None = decoder if isinstance(decoder, CpuDecoder) else None
     differing: Callable[[], list[str]] = list
     if not isinstance(parts, CpuWeights):
         from spectrie.model.runner.self_check import differing_products
 
+        beside = parts.drafts(decoder)
         differing = partial(differing_products, parts.weights)
+    drafting = drafters.beside(beside, info, measurements)
     return Loaded(decoder, info, measurements, team, group, differing, drafting, drafters.why_none)
 
 

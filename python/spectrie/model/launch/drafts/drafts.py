@@ -1,0 +1,384 @@
+"""A drafter beside a model on one GPU: what it keeps of steps, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import spectrie_kernels
+from spectrie.model.config.model_config import ModelConfig
+from spectrie.model.decoder.decoder import Decoder, DecoderWeights
+from spectrie.model.drafters.description import Drafter
+from spectrie.model.drafters.plan import Answers, DraftPlan
+from spectrie.model.launch.capacity import buckets_up_to
+from spectrie.model.launch.drafts.fill import Fill
+from spectrie.model.launch.drafts.keeper import EntryKeeper, FeaturePlan
+from spectrie.model.launch.drafts.kinds import kind_of
+from spectrie.model.launch.drafts.level import Bounds, Drafted, Level
+from spectrie.model.launch.drafts.levels import MAX_TOGETHER, Levels
+from spectrie.model.launch.drafts.naming import Naming
+from spectrie.model.launch.drafts.operators import DraftOperators
+from spectrie.model.launch.drafts.tensors import DraftTensors
+from spectrie.model.launch.drafts.words import (
+    Entries,
+    LevelArrays,
+    Sections,
+    entry_room,
+    level_room,
+)
+from spectrie.model.launch.ring import Pinned, Ring
+from spectrie.model.operators import TOP_K
+from spectrie.model.operators.gpu import GpuOperators
+from spectrie.model.plan import PlanArrays
+from spectrie.model.step.device import Device
+from spectrie.model.step.input import StepInput
+from spectrie.model.step.scratch import HeldScratch, Scratch
+from spectrie_kernels import AttentionTiles
+
+__all__ = ["SEATS", "DraftWeights", "Drafts", "Kept", "fixed_bytes"]
+
+Int32 = NDArray[np.int32]
+
+MAX_DRAFT_ROWS = 512
+"""Draft rows of a step, all levels together."""
+SEATS = 1024
+"""Rows of features for running requests."""
+
+_FIRST_WORDS = 1 << 17
+_STEP_WORDS = 1 << 15
+_TIMED = 20
+
+
+class DraftWeights:
+    """A drafter's weights on a device.
+
+    Attributes:
+        kind: How it computes.
+        naming: Its head.
+        bytes: Memory of both.
+    """
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        target: DecoderWeights,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        exact: bool,
+    ) -> None:
+        """Copies them.
+
+        Args:
+            drafter: As it was read for the model.
+            target: The model's, of a single rank.
+            dtype: Number format of products.
+            device: Where they go.
+            exact: Whether each product adds in one order, whatever the rows.
+
+        Raises:
+            ModelError: Drafters of this form do not run on a GPU.
+        """
+        tensors = DraftTensors(dtype, device, exact=exact)
+        self.naming = Naming(drafter, tensors, (target.head, target.head_rows))
+        self.kind = kind_of(drafter, tensors, target.embedding, self.naming.rows)
+        self.bytes = tensors.bytes
+        self.geometry = drafter.geometry
+
+
+def fixed_bytes(drafter: Drafter, config: ModelConfig, itemsize: int, max_rows: int) -> int:
+    """Returns the memory that a drafter takes beside its weights, and beside what it has for each page.
+
+    Args:
+        drafter: As it was read.
+        config: Of the model.
+        itemsize: Bytes of a number of its format.
+        max_rows: Rows of the largest step.
+    """
+    hidden = config.hidden_size
+    feature = drafter.taps * hidden * itemsize
+    entries = MAX_DRAFT_ROWS * drafter.geometry.numbers_per_token * itemsize
+    # What a step's rows continue, the inputs of the first layer and what they give, at most.
+    work = max_rows * (feature + 8 * hidden * itemsize + 4 * hidden * 4)
+    level = MAX_TOGETHER * (config.vocabulary_size + 8 * hidden) * 4
+    return (SEATS + max_rows) * feature + entries + work + level
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Which rows of a step get an entry: the packed words, on their way to the device."""
+
+    sections: Sections
+    words: torch.Tensor
+
+
+class Drafts:
+    """Entries that steps write, and levels. Calls must come from one thread at a time."""
+
+    def __init__(
+        self,
+        weights: DraftWeights,
+        decoder: Decoder,
+        target: GpuOperators,
+        device: Device,
+        *,
+        max_rows: int,
+    ) -> None:
+        """Allocates what a drafter needs beside its weights.
+
+        Args:
+            weights: Of the drafter.
+            decoder: Of the model, which is followed from now on.
+            target: Its operators.
+            device: Theirs.
+            max_rows: Rows of the largest step.
+        """
+        kind, settings = weights.kind, target.settings
+        page_size, reads_features = settings.page_size, bool(kind.taps)
+        self._bytes = weights.bytes
+        self._naming = weights.naming
+        self._target, self._device = target, device
+        self.max_draft_rows = min(MAX_DRAFT_ROWS, max_rows)
+        self._operators = DraftOperators(
+            settings,
+            weights.geometry,
+            hidden=kind.layers.hidden,
+            draft_pages=-(-self.max_draft_rows // page_size),
+            first_key=int(reads_features),
+        )
+        self._kind = kind
+        self._keeper: EntryKeeper | None = None
+        if reads_features:
+            self._keeper = EntryKeeper(
+                kind,
+                self._operators,
+                store_rows=settings.num_pages + SEATS,
+                max_rows=max(max_rows, buckets_up_to(max_rows)[-1]),
+                width=decoder.hidden_size,
+            )
+        decoder.follow(self._keeper)
+        self._levels = Levels(
+            kind,
+            weights.naming,
+            self._operators,
+            target,
+            device,
+            features=None if self._keeper is None else self._keeper.features,
+            max_rows=self.max_draft_rows,
+        )
+        self._bounds = Bounds(
+            num_pages=settings.num_pages,
+            max_context=settings.max_context,
+            vocabulary=settings.config.vocabulary_size,
+            store_rows=None if self._keeper is None else self._keeper.store_rows,
+            max_rows=self.max_draft_rows,
+            shape=self._operators.shape,
+            heights=self._levels.heights,
+            embedded=kind.table.shape[0],
+        )
+        self._drafted = Drafted.none()
+        self._ring = Ring(device, _FIRST_WORDS)
+        self._step_words = torch.zeros(_STEP_WORDS, dtype=torch.int32, device=target.device)
+        self._entries: dict[int, Entries] = {}
+
+    @property
+    def step_words(self) -> int:
+        """Words of a step's entries for which there is room on the device."""
+        return self._step_words.numel()
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the drafter's weights."""
+        return self._bytes
+
+    def record(self, report: Callable[[str], None]) -> None:
+        """Records most levels; see `Launcher.record`."""
+        self._step_words.zero_()
+        self._levels.record()
+        self._ring.reserve(_FIRST_WORDS, self._levels.result_words)
+        report(f"recorded {self._levels.num_recorded} levels of drafts")
+
+    # What a launcher asks, step by step.
+
+    def sections(self, plan: PlanArrays) -> Sections | None:
+        """Begins a step: returns which of its rows get an entry; None for a drafter that reads no features.
+
+        Raises:
+            ValueError: The plan names features that do not exist.
+        """
+        if self._keeper is None:
+            return None
+        return self._keeper.sections(cast(FeaturePlan, plan))
+
+    def holds(self, sections: Sections | None, rows: int) -> bool:
+        """Returns whether recorded steps of so many rows have room for a step's entries."""
+        if sections is None:
+            return True
+        return sections.words <= self._step_words.numel() and sections.fit(entry_room(rows))
+
+    def send(self, sections: Sections | None, pinned: Pinned, rows: int) -> Kept | None:
+        """Launches the copy of a step's sections, and ends the drafts of the step before.
+
+        Args:
+            sections: Of the step.
+            pinned: Memory of the step.
+            rows: Its rows.
+        """
+        self._drafted = Drafted.none()
+        if self._keeper is None or sections is None:
+            return None
+        self._keeper.num_rows = rows
+        count = sections.words
+        pinned.beside = self._ring.grown(pinned.beside, count)
+        sections.write(pinned.beside.numpy())
+        words = self._step_words[:count]
+        if count > self._step_words.numel():
+            words = torch.empty(count, dtype=torch.int32, device=self._step_words.device)
+        self._device.copy(words, pinned.beside[:count])
+        return Kept(sections, words)
+
+    def begin(self, kept: Kept | None, step: StepInput, scratch: Scratch) -> None:
+        """Launches what comes before the layers of a step that is not recorded."""
+        if self._keeper is None or kept is None:
+            self._operators.move(step.moves, step.num_moves)
+            return
+        rows = step.tokens.shape[0]
+        entries = Entries(kept.sections.own_room(entry_room(rows)), self._target.device)
+        entries.fill(kept.words)
+        self._keeper.begin(entries, step, scratch)
+
+    def beginning(self, rows: int, scratch: Scratch) -> Callable[[StepInput], None]:
+        """Returns what launches the same in recorded steps of up to `rows` rows."""
+        keeper, operators, words = self._keeper, self._operators, self._step_words
+        if keeper is None:
+            return lambda step: operators.move(step.moves, step.num_moves)
+        if rows not in self._entries:
+            self._entries[rows] = Entries(entry_room(rows), self._target.device)
+        entries, held = self._entries[rows], keeper
+
+        def begin(step: StepInput) -> None:
+            entries.fill(words)
+            held.begin(entries, step, scratch)
+
+        return begin
+
+    def compact(self, step: StepInput, drawn: torch.Tensor) -> None:
+        """Brings entries of accepted rows to their places; see `GpuOperators.compact`."""
+        if self._keeper is not None:
+            self._operators.compact(step, drawn)
+
+    # What a runner asks.
+
+    def draft(self, plan: DraftPlan) -> Answers:
+        """Moves keys, values and features, makes up what the level says, then answers its rows.
+
+        Raises:
+            ValueError: The level contradicts itself; nothing was changed.
+        """
+        num_features = 0 if self._keeper is None else self._keeper.num_rows
+        level = Level(plan, self._drafted, self._bounds, num_features)
+        fill = Fill(plan, self._bounds)
+        moves_apart = fill.count > 0 or level.rows == 0
+        if moves_apart:
+            self._make_up(level, fill)
+        found = []
+        for start in range(0, level.rows, MAX_TOGETHER):
+            rows = slice(start, min(start + MAX_TOGETHER, level.rows))
+            found.append(self._answer(plan, level, rows, with_moves=not moves_apart and not start))
+        if moves_apart and not level.rows:
+            self._device.wait()
+        self._drafted = level.drafted
+        return Answers(
+            *(
+                np.concatenate([getattr(one, name) for one in [*found, _NOTHING]])
+                for name in Answers.__slots__
+            )
+        )
+
+    def _answer(self, plan: DraftPlan, level: Level, rows: slice, *, with_moves: bool) -> Answers:
+        """Answers some rows of a level."""
+        indptr = plan.scored_indptr[rows.start : rows.stop + 1]
+        tokens = plan.scored_token[indptr[0] : indptr[-1]]
+        scored = self._naming.scored(indptr, tokens)
+        sections = level.part(rows, scored, with_moves=with_moves)
+        pinned = self._ring.take()
+        pinned.words = self._ring.grown(pinned.words, sections.words)
+        sections.write(pinned.words.numpy())
+        count = rows.stop - rows.start
+        sizes, results = self._levels.launch(sections, count, pinned.words, is_first=level.is_first)
+        # Scored tokens come last, and mostly fewer than there is room for.
+        words = sizes.words - sizes.scored + len(scored.at)
+        pinned.results = self._ring.grown(pinned.results, sizes.words)
+        self._device.copy(pinned.results[:words], results[:words])
+        pinned.done.record()
+        pinned.done.wait()
+        return self._naming.answers(pinned.results, sizes, count, scored, indptr)
+
+    @torch.inference_mode()
+    def _make_up(self, level: Level, fill: Fill) -> None:
+        """Launches a level's moves, then the keys of committed tokens, kernel by kernel."""
+        operators, target, device = self._operators, self._target, self._target.device
+
+        def pairs(moves: Int32) -> tuple[torch.Tensor, torch.Tensor]:
+            count = torch.tensor([len(moves)], dtype=torch.int32).to(device)
+            return torch.from_numpy(np.ascontiguousarray(moves)).to(device), count
+
+        moves, feature_moves = pairs(level.moves), pairs(level.feature_moves)
+        group = operators.shape.group
+        pieces = list(fill.pieces(AttentionTiles(*operators.heights(group)), device))
+        kind, keeper = self._kind, self._keeper
+
+        @torch.inference_mode()
+        def work() -> None:
+            target.move(*moves)
+            operators.move(*moves)
+            if keeper is not None:
+                spectrie_kernels.move_rows(keeper.features, *feature_moves)
+            for piece in pieces:
+                operators.begin_step(piece, Scratch(device))
+                x, stream = kind.enter(piece.tokens, None, operators, is_state=False)
+                kind.layers.entries(x, stream, operators)
+
+        self._device.launch(work)
+
+    def upkeep_ms(self) -> float:
+        """Returns the milliseconds that entries add to a recorded step of one row, by the device's clock; 0 for a
+        drafter that reads no features. No step may be in flight."""
+        keeper, device = self._keeper, self._target.device
+        if keeper is None:
+            return 0.0
+        room = level_room(1, self._operators.shape, dump=0, weighs_others=False)
+        step = LevelArrays(room, self._operators.shape, self._levels.heights, device).step
+        entries = Entries(entry_room(1), device)
+        words, scratch = self._step_words, HeldScratch(device)
+        words.zero_()
+        row = torch.zeros(1, keeper.features.shape[1], dtype=torch.float32, device=device)
+
+        @torch.inference_mode()
+        def work() -> None:
+            entries.fill(words)
+            keeper.begin(entries, step, scratch)
+            width = row.shape[1] // len(self._kind.taps)
+            for tapped in self._kind.taps:
+                if tapped is not None:
+                    keeper.tap(tapped, row[:, :width])
+            keeper.finish(row[:, :width])
+
+        self._device.launch(work)
+        self._device.wait()
+        recorded, span = self._device.record(work), self._device.span()
+        span.begin()
+        for _ in range(_TIMED):
+            recorded.launch()
+        span.end()
+        return span.milliseconds() / _TIMED
+
+
+_NOTHING = Answers(
+    np.zeros((0, TOP_K), np.int32), np.zeros((0, TOP_K), np.float32), np.zeros(0, np.float32)
+)
