@@ -1,0 +1,98 @@
+"""`python -m tests.model.launch.drafts.interpreted MODEL HEAD ORDER`: a head's bytes by Triton's interpreter.
+
+In a process of its own, as Triton reads `TRITON_INTERPRET` when it is first imported. Prints, as JSON, for each
+scene whether its answers are the bytes of the request alone, computed at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from unittest import mock
+
+from bench.gpu.simulated import simulated_gpu, small_start
+from spectrie.model import Runner, load_runner
+from spectrie.model.drafters import Answers, LevelPlan
+from spectrie.model.plan import StepPlan
+from spectrie.model.runner import self_check
+from spectrie.model.runner.drafting import DraftCosts, Drafting
+from tests.model.decoder.interpreted import ascending, by_company
+from tests.model.drafters.session import Request, draft_path, feed, same
+
+TEXT = [7, 3, 9, 1, 5, 2, 8, 6, 4, 11, 13, 12, 17, 19, 18, 15, 16, 22]
+GUESSES = [5, 77]
+SCORED = [5, 9]
+
+
+def main() -> None:
+    """Plays the scenes."""
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    importlib.import_module("kernels.tests.quick_interpreter").hasten(finds_overflow=False)
+    model, head, order = sys.argv[1:]
+    InterpreterBuilder.create_dot = {"ascending": ascending, "by_company": by_company}[order]
+    # Whether the model's rows are exact is another test's question.
+    unchecked = mock.patch.object(self_check, "differing_form", lambda *given, **options: None)
+    costs = DraftCosts([1], [1.0], [1.0], 0.0)
+    unmeasured = mock.patch.object(Drafting, "measure", lambda *given: costs)
+    with simulated_gpu(interpreted=True), small_start((1, 4)), unchecked, unmeasured:
+        runner = load_runner(
+            model,
+            dtype="float32",
+            threads=1,
+            num_pages=8,
+            max_context=40,
+            max_batch_rows=24,
+            gpu_arithmetic="exact",
+            drafter=head,
+        )
+        expected = alone(runner, len(TEXT))
+        found = {
+            "chunks": same(alone(runner, 7), expected),
+            "recorded steps": same(alone(runner, 3), expected),
+            "company": same(in_company(runner), expected),
+        }
+    print(json.dumps(found))
+
+
+def alone(runner: Runner, size: int) -> list[Answers]:
+    """Answers behind the text, computed in chunks."""
+    request = Request(runner, [1, 3])
+    feed(request, TEXT, size)
+    return draft_path(request, GUESSES, SCORED)
+
+
+def in_company(runner: Runner) -> list[Answers]:
+    """The same beside a request that was computed with it."""
+    requests = [Request(runner, [4], seat=1), Request(runner, [1, 3])]
+    texts = [TEXT[:3], TEXT]
+    both = zip(requests, texts, strict=True)
+    runner.step(StepPlan.joined([request.chunk(text) for request, text in both]))
+    requests[0].commit(0, 3)
+    requests[1].commit(3, len(TEXT))
+    asked = [request.asked() for request in requests]
+    end = len(TEXT)
+    levels = (
+        LevelPlan.of(
+            asked,
+            [(9, 3, 0, -1), (GUESSES[0], end, 1, -1)],
+            moves=[*requests[0].moves, *requests[1].moves],
+            scored=[[], SCORED],
+        ),
+        LevelPlan.of(
+            asked,
+            [(8, 4, 0, 0), (GUESSES[1], end + 1, 1, 1), (6, end + 1, 1, 1)],
+            level=2,
+            row_index=2,
+            scored=[[], SCORED, [4]],
+        ),
+    )
+    found = [runner.draft(level) for level in levels]
+    return [
+        Answers(one.ids[1:2], one.probabilities[1:2], one.scored[: len(SCORED)]) for one in found
+    ]
+
+
+if __name__ == "__main__":
+    main()

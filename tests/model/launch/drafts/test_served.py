@@ -1,0 +1,114 @@
+"""A drafter on a GPU changes no answer, however requests are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.gpu.simulated import simulated_gpu, small_start
+from spectrie.engine.options import EngineOptions
+from spectrie.llm import LLM
+from tests.model.drafters.asked import Asked, make_levels_cheap
+from tests.model.drafters.kinds import write_drafter, write_model
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+PROMPTS = [[*range(20, 80)], [5, 6, 7], [9], [*range(20, 90)], [*range(20, 72), *range(100, 140)]]
+"""Three of them begin alike, so that pages are shared."""
+SCARCE = 13
+"""Pages for the longest request alone."""
+NEW_TOKENS = 50
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture
+def on_gpu() -> Iterator[None]:
+    with simulated_gpu(), small_start((1, 8, 64)):
+        yield
+
+
+def answers(
+    model: Path, drafter: Path | None, temperature: float, **options: Any
+) -> tuple[list[list[int]], int, int]:
+    """Token ids of all prompts at once and of some again; drafts of the drafter that were accepted; preemptions."""
+    with LLM(
+        model,
+        dtype="float32",
+        threads=1,
+        drafter="off" if drafter is None else str(drafter),
+        # Asks the drafter alone, whatever it costs.
+        speculation="off" if drafter is None else "eagle2",
+        max_context=192,
+        memory_bytes=0,
+        bigrams="off",
+        drafting_cost_ms=0.0,
+        **({"num_pages": 128} | options),
+    ) as llm:
+        given = [
+            *llm.generate(
+                prompt_token_ids=PROMPTS,
+                max_tokens=NEW_TOKENS,
+                temperature=temperature,
+                seed=4,
+                ignore_eos=True,
+            ),
+            *llm.generate(
+                prompt_token_ids=PROMPTS[3:],
+                max_tokens=NEW_TOKENS,
+                temperature=temperature,
+                seed=5,
+                ignore_eos=True,
+            ),
+        ]
+        preemptions = llm.load().preemptions
+    drafted = sum(one.speculation.accepted_tokens for one in given)
+    return [list(one.token_ids) for one in given], drafted, preemptions
+
+
+# In float32 the order of addition moves no draw of these answers; with fewer bits it might.
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("kind", ["eagle3", "eagle2", "mtp", "model", "itself"])
+@pytest.mark.usefixtures("on_gpu")
+def test_answers_are_those_of_plain_decoding(
+    kind: str, temperature: float, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, _, _ = answers(model, None, temperature)
+    make_levels_cheap(monkeypatch)
+    asked = Asked(monkeypatch)
+    drafter = write_drafter(kind, model, tmp_path / "drafter")
+    found, drafted, _ = answers(model, drafter, temperature)
+    assert found == plain
+    assert asked.guesses
+    assert asked.most_levels > 1
+    if kind == "itself":
+        right, of = asked.right([[*one, *two] for one, two in zip(PROMPTS, found, strict=False)])
+        # A model is right of itself; drawn tokens need not be the likeliest.
+        assert drafted > 20
+        assert temperature or right > 0.95 * of > 0
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "model"])
+@pytest.mark.usefixtures("on_gpu")
+def test_answers_are_those_of_plain_decoding_where_pages_run_out(
+    kind: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With room for what they will grow by, requests would never lose their pages.
+    options = partial(EngineOptions, lookahead_tokens=0)
+    monkeypatch.setattr("spectrie.llm.settings.EngineOptions", options)
+    scarce: dict[str, Any] = {"num_pages": SCARCE, "chunk_tokens": 16, "max_running": 8}
+    plain, _, _ = answers(model, None, 0.8)
+    make_levels_cheap(monkeypatch)
+    asked = Asked(monkeypatch)
+    drafter = write_drafter(kind, model, tmp_path / "drafter")
+    found, _, preemptions = answers(model, drafter, 0.8, **scarce)
+    assert found == plain
+    assert preemptions > 0
+    assert asked.guesses
