@@ -87,6 +87,7 @@ STAGES = {
         checks=(
             _DEVICE,
             Check("steps", "bench.gpu.steps.step_speed:items", _MODELS, interpreted=False),
+            Check("drafts", "bench.gpu.steps.draft_speed:items", _MODELS, interpreted=False),
             Check("host gap", "bench.gpu.steps.host_gap:items", _MODELS, interpreted=False),
         ),
     ),
