@@ -111,7 +111,7 @@ def forecast(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Drafters that were loaded beside their model, on the CPU.
+    """Drafters that were loaded beside their model.
 
     Attributes:
         drafters: They, each with its costs and what it should add alone, None as of `forecast`.
@@ -122,19 +122,22 @@ class Measured:
     why_none: str | None
 
 
-def measure(folder: Path, drafter: str | Sequence[str], threads: int | None = None) -> Measured:
+def measure(
+    folder: Path, drafter: str | Sequence[str], threads: int | None = None, device: str = "cpu"
+) -> Measured:
     """Loads drafters beside their model, measures all, and closes them.
 
     Args:
         folder: The model's.
         drafter: As `load_runner` takes it.
         threads: CPU threads; None takes what the model would be served with.
+        device: As `load_runner` takes it.
 
     Raises:
         ConfigError: The machine cannot load them.
         ModelError: One of them cannot be read, or they do not fit.
     """
-    runner = load_runner(folder, device="cpu", num_pages=_PAGES, threads=threads, drafter=drafter)
+    runner = load_runner(folder, device=device, num_pages=_PAGES, threads=threads, drafter=drafter)
     try:
         found = [(info, forecast(info, *runner.measure_costs())) for info in runner.drafters]
         return Measured(found, runner.why_no_drafter)

@@ -14,7 +14,7 @@ _NAME = "drafter"
 
 
 def check_drafters(drafters: Sequence[str] | None, model: Path | None) -> Check:
-    """Loads drafters beside their model, on the CPU, and measures them.
+    """Loads drafters beside their model, where a server would run them, and measures them.
 
     Args:
         drafters: As `--drafter` of a server; None if nobody asked, which loads nothing.
@@ -37,7 +37,7 @@ def check_drafters(drafters: Sequence[str] | None, model: Path | None) -> Check:
         return _found(model)
     from spectrie.engine.forecast import measure
 
-    measured = measure(model, drafters)
+    measured = measure(model, drafters, device="auto")
     if not measured.drafters:
         return Check(_NAME, "note", f"none: {measured.why_none}")
     lines = []
