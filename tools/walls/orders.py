@@ -186,7 +186,8 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "rust/router/src/metrics": (
         "mod",
         "compat labels table",
-        "circuits drafting facts fleet otlp step_ages",
+        "circuits drafters facts fleet otlp step_ages",
+        "drafting",
         "calls",
         "collector",
     ),
