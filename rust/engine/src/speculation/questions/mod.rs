@@ -1,6 +1,7 @@
 //! What the drafters of a step are asked: whose turn it is, the levels, and what requests wish.
 
 mod drafters;
+mod next_turn;
 #[expect(
     clippy::module_inception,
     reason = "the owner of the room is named by it"
