@@ -32,7 +32,10 @@ def level(lengths: list[int], depths: list[list[int]]) -> tuple[DraftRows, list[
     order = source.sample(range(PAGES), PAGES)
     pages: list[int] = []
     begins, starts, counts = [0], [], []
-    positions, path_begin, paths, seen = [], [], [], []
+    positions: list[int] = []
+    path_begin: list[int] = []
+    paths: list[int] = []
+    seen: list[list[int]] = []
     next_slot = PAGES * PAGE
     for length, own in zip(lengths, depths, strict=True):
         used = [order.pop() for _ in range(-(-length // PAGE))]
@@ -79,9 +82,9 @@ def attended(
         return torch.from_numpy(np.ascontiguousarray(array, np.int32))
 
     items = [work.part_items, work.combined, work.prompt_items]
-    arrays = WorkArrays(
-        *map(on_device, items), torch.tensor([len(one) for one in items], dtype=torch.int32)
-    )
+    parts, combined, prompts = map(on_device, items)
+    counts = torch.tensor([len(one) for one in items], dtype=torch.int32)
+    arrays = WorkArrays(parts, combined, prompts, counts)
     layout = AttentionArrays.of(
         {window: arrays},
         group=HEADS // KV_HEADS,
