@@ -1301,8 +1301,10 @@ class AnswerEnd:
 # `spectrie.model.decoder.cpu` passes tensors as (address, dtype, number of elements), and keeps them alive.
 
 CPU_PAGE_SIZE: int
-MAX_DRAFTERS: int
 """Slots of a page in the CPU key-value cache."""
+
+MAX_DRAFTERS: int
+"""Most drafters beside one model."""
 
 CPU_TOP_K: int
 """Likeliest tokens that a forward gives for each top row."""

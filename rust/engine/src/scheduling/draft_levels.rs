@@ -167,9 +167,7 @@ impl Scheduler {
     fn open_level(&mut self, prepared: &mut Prepared) -> Option<DraftPlan> {
         let (step, chunk) = (self.flight.last_plan_id(), prepared.chunks.size);
         let mut reaches: Vec<Vec<Reach>> = Vec::new();
-        for drafter in self.speculator.drafters() {
-            // One that was given up reaches none.
-            reaches.resize_with(drafter, Vec::new);
+        for drafter in 0..self.speculator.num_drafters() {
             let reach = |key: &RequestKey| self.reach(drafter, *key);
             reaches.push(prepared.decoding.iter().map(reach).collect());
         }
@@ -209,7 +207,7 @@ impl Scheduler {
         if !self.speculator.may_draft_from(drafter, namespace) {
             return None;
         }
-        if !self.speculator.drafters_reading(true).contains(&drafter) {
+        if !self.speculator.reads_features(drafter) {
             return Some(-1);
         }
         let row = self.cache.feature_row(&sequence.table);

@@ -35,10 +35,10 @@ rows! {
     /// Folder of a drafter trained for the model, such as an EAGLE-3 head; the name of a head that ships, such as
     /// smollm2-135m-eagle3; a model of the same tokenizer, named as MODEL is; mtp: the layer for multi-token prediction
     /// in the model's own folder; auto: that layer, else the head that ships for exactly these weights, else none; off:
-    /// none; repeat for up to four, on a GPU once.
+    /// none; repeat for up to four.
     ///
-    /// In one process per worker. Tokens do not depend on it. Of several, a step asks the one that is worth
-    /// most; modes eagle2 and chain ask the first.
+    /// In one process per worker; on a GPU one alone. Tokens do not depend on it. Of several, a step asks the one that
+    /// is worth most; modes eagle2 and chain ask the first.
     drafter = Value::List(Vec::new()) => machine(Kind::Texts("PATH"))
         .flag("drafter", RUNNERS).shown("off");
     /// Threads per worker, or per rank of a worker.

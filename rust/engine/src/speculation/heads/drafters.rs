@@ -33,6 +33,16 @@ impl Drafters {
         Ok(number)
     }
 
+    /// How many were added.
+    pub(in crate::speculation) fn num(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether one was asked for its answers' sake in the step before.
+    pub(in crate::speculation) fn was_bought(&self, number: usize) -> bool {
+        self.all.get(number).is_some_and(Heads::was_bought)
+    }
+
     /// Asks one no more.
     pub(in crate::speculation) fn give_up(&mut self, number: usize) {
         if let Some(heads) = self.all.get_mut(number) {

@@ -78,7 +78,7 @@ impl Heads {
         self.is_given_up = true;
     }
 
-    pub(super) fn is_given_up(&self) -> bool {
+    pub(in crate::speculation) fn is_given_up(&self) -> bool {
         self.is_given_up
     }
 
@@ -126,6 +126,11 @@ impl Heads {
             return None;
         }
         self.probing.choose(num, all_rest)
+    }
+
+    /// Whether it was asked for its answers' sake in the step before.
+    pub(super) fn was_bought(&self) -> bool {
+        self.probing.was_bought()
     }
 
     /// The wishes that are worth a level, at most `most`, where an accepted token saves `ms_per_token`; or one

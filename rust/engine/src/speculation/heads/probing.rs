@@ -18,6 +18,8 @@ const MAX_DEBT_STEPS: f64 = 4096.0;
 pub(super) struct Probing {
     /// Steps without a question.
     num_unasked: u64,
+    /// Steps since it was asked for its answers' sake; `None` before.
+    num_since_bought: Option<u64>,
     /// Probes in a row, and the share that the last one's node was expected to add.
     probes: u32,
     share: f32,
@@ -40,6 +42,7 @@ impl Probing {
     /// Begins a step whose forward takes `step_ms` without drafts.
     pub(super) fn begin_step(&mut self, step_ms: f64) {
         self.num_unasked += 1;
+        self.num_since_bought = self.num_since_bought.map(|num| num + 1);
         self.is_due = false;
         let most = SHARE * PROBE_EVERY as f64 * step_ms;
         let debt = SHARE * MAX_DEBT_STEPS * step_ms;
@@ -100,8 +103,14 @@ impl Probing {
         self.end();
     }
 
+    /// Whether it was asked for its answers' sake in the step before, so that it needs no trial.
+    pub(super) fn was_bought(&self) -> bool {
+        self.num_since_bought == Some(1)
+    }
+
     /// Notes that the drafter was asked for its answers' sake.
     pub(super) fn note_asked(&mut self) {
+        self.num_since_bought = Some(0);
         self.num_unasked = 0;
         self.is_unfinished = false;
         self.end();
@@ -146,6 +155,20 @@ mod tests {
                 assert!(count * ms >= 300.0, "{ms} ms: {count} probes");
             }
         }
+    }
+
+    #[test]
+    fn what_was_bought_in_the_step_before_is_known_for_one_step() {
+        let mut probing = Probing::default();
+        let steps = [true, false, true, true].map(|is_bought| {
+            probing.begin_step(10.0);
+            let before = probing.was_bought();
+            if is_bought {
+                probing.note_asked();
+            }
+            before
+        });
+        assert_eq!(steps, [false, true, false, true]);
     }
 
     #[test]

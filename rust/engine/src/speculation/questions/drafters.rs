@@ -15,6 +15,17 @@ impl Speculator {
         self.drafters.add(drafter)
     }
 
+    /// Whether a drafter reads the model's features.
+    pub(crate) fn reads_features(&self, drafter: usize) -> bool {
+        let heads = self.drafters.get(drafter);
+        heads.is_some_and(|heads| !heads.is_given_up() && heads.needs_features())
+    }
+
+    /// How many numbers of drafters were given out.
+    pub(crate) fn num_drafters(&self) -> usize {
+        self.drafters.num()
+    }
+
     /// Goes on without a drafter.
     pub(crate) fn give_up_drafter(&mut self, number: usize) {
         self.drafters.give_up(number);
@@ -40,7 +51,7 @@ impl Speculator {
     /// Whether requests of this namespace may draft from a drafter.
     pub(crate) fn may_draft_from(&self, drafter: usize, namespace: &str) -> bool {
         let heads = self.drafters.get(drafter);
-        heads.is_some_and(|heads| heads.is_for(namespace))
+        heads.is_some_and(|heads| !heads.is_given_up() && heads.is_for(namespace))
     }
 
     /// The first drafter that requests of this namespace may draft from.

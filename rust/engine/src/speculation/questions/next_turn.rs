@@ -3,7 +3,7 @@
 use super::super::heads::Wish;
 use super::super::speculator::Speculator;
 use super::super::step::Candidate;
-use super::questions::Questions;
+use super::questions::{Questions, Worth};
 use super::turns::Turns;
 use super::wishes::{Reach, wishes};
 
@@ -40,9 +40,10 @@ impl Speculator {
         if others.is_empty() {
             return Some((first, false));
         }
+        let worth = self.worth(questions);
         let mut best = (first, 0.0);
         for &drafter in &turns.waiting {
-            let worth_ms = self.worth_of_turn(questions, candidates, reaches, drafter);
+            let worth_ms = self.worth_of_turn(turns, worth, candidates, reaches, drafter);
             if worth_ms > best.1 {
                 best = (drafter, worth_ms);
             }
@@ -58,12 +59,12 @@ impl Speculator {
     /// Milliseconds that asking a drafter should save above its price, in the first level and those that follow.
     fn worth_of_turn(
         &self,
-        questions: &Questions,
+        turns: &Turns,
+        worth: Worth,
         candidates: &mut [Candidate<'_>],
         reaches: &[Vec<Reach>],
         drafter: usize,
     ) -> f64 {
-        let turns = &questions.turns;
         let Some(heads) = self.drafters.get(drafter) else {
             return 0.0;
         };
@@ -71,7 +72,6 @@ impl Speculator {
             return 0.0;
         }
         give(turns, candidates, drafter);
-        let worth = self.worth(questions);
         let rows = |index: usize, candidate: &Candidate<'_>| {
             let may_ask = turns.asked[index].is_none() && !candidate.is_fixed();
             if may_ask { usize::MAX } else { 0 }

@@ -87,7 +87,10 @@ impl Speculator {
         }
         if let Some((drafter, candidate)) = tried {
             self.drafters.note_tried(drafter);
-            turns.set_tried(drafter, candidate);
+            // One that is bought anyway would have a turn at one request in place of one at all.
+            if !self.drafters.was_bought(drafter) {
+                turns.set_tried(drafter, candidate);
+            }
         }
         let probed = tried.map(|(_, candidate)| candidate);
         let round = self.ask_all(step, candidates, chunk, probed, clock);
