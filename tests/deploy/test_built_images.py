@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from tests.docs.markdown import ROOT
 from tests.tiny_model import write_tiny_model
 from tests.waiting import wait_until
+from tools.image.builder import MACHINES
 from tools.image.container import Container, undecided
 from tools.image.layout import Layout
 from tools.kube.node.dockerfile import stages
@@ -76,7 +78,7 @@ def test_another_program_reads_the_image(image: str, tmp_path: Path) -> None:
     done = subprocess.run(words, check=True, capture_output=True, text=True)
     found = json.loads(done.stdout)
     assert found["Labels"] == LAYOUT.config(image)["Labels"]
-    assert (found["Os"], found["Architecture"]) == ("linux", "amd64")
+    assert (found["Os"], found["Architecture"]) == ("linux", MACHINES[platform.machine()])
     # A copy checks every digest, those of the bare archives too where the form changes.
     to = f"docker-archive:{tmp_path / 'image.tar'}:spectrie:test"
     subprocess.run(["skopeo", "--insecure-policy", "copy", source, to], check=True)

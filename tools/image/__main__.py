@@ -63,6 +63,8 @@ def main() -> int:
 
 
 def _build(folder: Path, scratch: Path, targets: tuple[str, ...]) -> None:
+    # Folders of an image are for all of its users, whatever this machine's habit.
+    os.umask(0o022)
     created_s = _date()
     roots = scratch / "roots"
     roots.mkdir()

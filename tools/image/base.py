@@ -51,7 +51,9 @@ def make_base(image: str, folder: Path, log: Path, env: Mapping[str, str]) -> Ro
         raise Failed(f"the base is '{image}', and only 'debian:RELEASE-slim' can be made here")
     suite = found[1]
     root = Root(folder, log)
-    root.command("debootstrap", "--variant=minbase", suite, str(folder))
+    # In a mount namespace of its own: what it mounts does not outlast it.
+    words = ["unshare", "--mount", "debootstrap", "--force-check-gpg", "--variant=minbase"]
+    root.command(*words, suite, str(folder))
     _leave_out(folder)
     rules = [f"path-exclude /usr/share/{name}/*" for name in _LEFT_OUT]
     rules += [f"path-include /usr/share/{name}" for name in _KEPT]

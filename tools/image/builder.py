@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from tools.image.root import Failed, Root
 from tools.image.settings import Settings, UnknownInstruction, expand
 from tools.kube.node.dockerfile import arguments, stages
 
-__all__ = ["Builder"]
+__all__ = ["MACHINES", "Builder"]
 
-_MACHINE = "amd64"
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""What images call the processors that wheels are built for."""
 _SHOWN = 100
 
 
@@ -79,8 +81,11 @@ class Builder:
         """
         if target not in self._stages:
             raise Failed(f"no stage is named '{target}'; there are {', '.join(self._stages)}")
+        machine = MACHINES.get(platform.machine())
+        if machine is None:
+            raise Failed(f"this processor is {platform.machine()}; known: {', '.join(MACHINES)}")
         config = self._stage(target).settings.config
-        self._layout.add_image(target, config, self._layers(target), _MACHINE)
+        self._layout.add_image(target, config, self._layers(target), machine)
 
     def _stage(self, name: str) -> _Built:
         if name in self._built:

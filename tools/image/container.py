@@ -139,10 +139,13 @@ class Container:
         )
 
     def health(self) -> int:
-        """The exit code of the image's health command."""
+        """The exit code of the image's health command; 1 once it has ended."""
         kind, *words = self.config["Healthcheck"]["Test"]
         assert kind == "CMD"
-        return self.execute(*words).returncode
+        try:
+            return self.execute(*words).returncode
+        except (FileNotFoundError, IndexError):
+            return 1
 
     def beside(self, *words: str) -> subprocess.Popen[str]:
         """Starts a program of this machine in its network."""

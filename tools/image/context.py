@@ -91,5 +91,6 @@ def _send(context: Context, source: str, to: Path, place: str) -> int:
             at = to / file.name if place.endswith("/") else to
         at.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(file, at)
+        at.chmod(0o755 if at.stat().st_mode & 0o100 else 0o644)
         os.chown(at, 0, 0)
     return len(files)

@@ -70,8 +70,9 @@ def _changes(tree: Path, below: Path | None, newest_s: int) -> Iterator[tuple[st
     for name in sorted(old | new):
         if name not in new:
             # What lies in a folder goes with it, or with what takes its place.
-            folder = tree / os.path.dirname(name)
-            if folder.is_dir() and not folder.is_symlink():
+            folder = os.path.dirname(name)
+            # A folder that became a link is no folder of the new tree, nor is what lies below it.
+            if not folder or (folder in new and stat.S_ISDIR((tree / folder).lstat().st_mode)):
                 yield name, True
         elif below is None or name not in old or _differ(tree / name, below / name, newest_s):
             yield name, False

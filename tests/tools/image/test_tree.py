@@ -88,3 +88,15 @@ def test_a_layer_has_what_changed_alone(tmp_path: Path) -> None:
 def test_what_a_container_is_given_at_its_start_is_in_no_layer(tmp_path: Path) -> None:
     tree = plant(tmp_path / "tree", proc__1="p", tmp__x="t", run__y="r", usr__tmp__z="z")
     assert sorted(entries(packed(tree))) == ["proc", "run", "tmp", "usr", "usr/tmp", "usr/tmp/z"]
+
+
+def test_below_a_folder_that_became_a_link_nothing_is_said_to_be_gone(tmp_path: Path) -> None:
+    below = plant(tmp_path / "below", a__b__x="1")
+    outside = plant(tmp_path / "outside", b__x="not of the image")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").symlink_to(outside)
+    assert list(entries(packed(tree, below))) == ["a"]
+    apply_layer(io.BytesIO(packed(tree, below)), below)
+    assert os.readlink(below / "a") == str(outside)
+    assert (outside / "b/x").exists()
