@@ -15,8 +15,8 @@ first, short pause."""
 class Backoff:
     """Pauses of one child: each twice the one before, until the child shows that it can run.
 
-    One that did work while it was ready pauses for a tenth of that time at most: requests wait for
-    it, and what ended it may be no fault of its own.
+    One that did work while it was ready pauses for a tenth of that time at most, or for the first
+    pause: requests wait for it, and what ended it may be no fault of its own.
     """
 
     def __init__(self) -> None:
