@@ -29,7 +29,13 @@ __all__ = [
 ]
 
 _DRIVER = Path("/sys/module/nvidia/version")
-_ROCM = Path("/dev/kfd")
+_DEVICES = (
+    Path("/dev/nvidiactl"),
+    Path("/dev/kfd"),
+    Path("/dev/dxg"),
+    Path("/run/opengl-driver/lib/libcuda.so.1"),
+)
+"""Of CUDA, of ROCm, of both in WSL, and of CUDA where libraries are found by their own search path."""
 
 
 def is_available() -> bool:
@@ -43,11 +49,11 @@ def is_available() -> bool:
 
 
 def _has_driver() -> bool:
-    """Whether the library is there by which CUDA reaches a GPU, or the device by which ROCm does."""
+    """Whether the library is there by which CUDA reaches a GPU, or a device."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return _ROCM.exists()
+        return any(path.exists() for path in _DEVICES)
     return True
 
 
