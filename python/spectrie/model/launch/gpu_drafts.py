@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from spectrie.model.drafters.plan import Answers, DraftPlan
@@ -9,6 +10,8 @@ from spectrie.model.launch.drafts.drafts import SEATS
 from spectrie.model.launch.launcher import Launcher
 
 __all__ = ["GpuDrafts"]
+
+log = logging.getLogger("spectrie.model")
 
 
 class GpuDrafts:
@@ -56,4 +59,10 @@ class GpuDrafts:
     def close(self) -> None:
         """Takes it away, and records the steps again without it."""
         self._launcher.set_drafter(None)
-        self._launcher.record(lambda line: None)
+        del self._drafts
+        try:
+            self._launcher.record(lambda line: None)
+        except RuntimeError:
+            log.warning(
+                "steps are recorded no more: kernels are launched one by one", exc_info=True
+            )

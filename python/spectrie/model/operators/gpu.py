@@ -67,6 +67,11 @@ class GpuOperators(ReferenceOperators):
             raise ValueError("operators were called before begin")
         return self._input
 
+    @property
+    def tiles(self) -> AttentionTiles:
+        """Attention's tiles."""
+        return self._tiles
+
     def heights(self, widest: int) -> tuple[int, int]:
         """Returns the heights of attention's tiles: split form, prompts.
 

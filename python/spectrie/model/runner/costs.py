@@ -51,15 +51,23 @@ class CostTimer:
     device beside this kind of host.
     """
 
-    def __init__(self, info: RunnerInfo, measurements: Measurements, timer: Timer) -> None:
+    def __init__(
+        self,
+        info: RunnerInfo,
+        measurements: Measurements,
+        timer: Timer,
+        beside: Callable[[], Sequence[str]] = lambda: (),
+    ) -> None:
         """Takes what computes.
 
         Args:
             info: The model.
             measurements: Stores times.
             timer: Computes and times steps.
+            beside: Identities of the drafters beside the model, whose entries are part of recorded steps.
         """
         self._info = info
+        self._beside = beside
         self._measurements = measurements
         self._timer = timer
 
@@ -106,7 +114,8 @@ class CostTimer:
         """What times are kept for: with a device's clock not the host."""
         work = f"threads{threads}{self.ranks} {self._info.arithmetic}"
         if self._timer.has_device_clock:
-            return f"{work} by the device's clock"
+            beside = "".join(f" beside {digest}" for digest in self._beside())
+            return f"{work}{beside} by the device's clock"
         return f"{work} on {machine.cpu_class()}"
 
     def context(self, threads: int) -> ContextCost:

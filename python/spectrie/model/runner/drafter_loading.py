@@ -228,6 +228,10 @@ class DrafterLoading:
                 self._go_without(choice, error)
             else:
                 self._read.append((choice, drafter))
+        for choice in self._choices:
+            # Where others draft, nothing else says that `auto` found none.
+            if self._read and choice.why_none is not None:
+                self._report(f"drafter auto: {choice.why_none}")
 
     def sized(self, size: Callable[[int], _Sized], config: ModelConfig, itemsize: int) -> _Sized:
         """Returns the size of a cache with room for the drafters' keys, values and features.
@@ -256,12 +260,11 @@ class DrafterLoading:
             numbers += drafter.taps * config.hidden_size
         return numbers * itemsize
 
-    def onto(self, parts: OnDevice, max_rows: int) -> int:
-        """Copies its weights to a GPU; returns what it takes there beside them and beside pages, in bytes.
+    def onto(self, parts: OnDevice) -> None:
+        """Copies its weights to a GPU.
 
         Args:
             parts: The model there.
-            max_rows: Most rows of a forward.
 
         Raises:
             ModelError: It was named, and does not run on a GPU.
@@ -271,6 +274,18 @@ class DrafterLoading:
                 parts.set_drafter(drafter)
             except ModelError as error:
                 self._go_without(choice, error)
+            except (ValueError, RuntimeError) as error:
+                # A size that no kernel has, or no memory.
+                self._go_without(choice, ModelError(f"drafter {choice.folder}: {error}"))
+
+    def taken(self, parts: OnDevice, max_rows: int) -> int:
+        """Returns what it takes on the GPU beside its weights and pages, in bytes: 0 where it was given up meanwhile,
+        and its weights with it.
+
+        Args:
+            parts: The model there.
+            max_rows: Most rows of a forward.
+        """
         read = next((drafter for _, drafter in self._read), None)
         if read is None:
             parts.set_drafter(None)
@@ -318,7 +333,8 @@ class DrafterLoading:
             raise error
         self._read = [(other, drafter) for other, drafter in self._read if other is not choice]
         self._why_none = str(error)
-        self._report(f"without a drafter: {error}")
+        name = "" if choice.folder is None else f" {choice.folder.name}"
+        self._report(f"without the drafter{name}: {error}")
 
 
 def _drafts_of(found: CpuDecoder | Drafts, drafter: Drafter, info: RunnerInfo) -> Drafts | None:

@@ -131,6 +131,11 @@ class Drafting:
         return self._drafts.number
 
     @property
+    def digest(self) -> str:
+        """Identity of its configuration and weights, 16 hex characters."""
+        return self._digest
+
+    @property
     def needs_features(self) -> bool:
         """Whether the drafter reads the model's features."""
         return self._needs_features

@@ -290,11 +290,9 @@ def assemble(
 
         group = Group(seat, device, options.batch_rows)
         partition = Partition(config, group)
-    if isinstance(parts, CpuWeights):
-        available = machine.available_memory_bytes()
-    else:
-        taken = drafters.onto(parts, options.batch_rows)
-        available = (parts.free_bytes() - taken) * size
+    if not isinstance(parts, CpuWeights):
+        drafters.onto(parts)
+
     itemsize = ITEM_SIZES[options.dtype]
 
     def sized(extra_page_bytes: int) -> CacheSize:
@@ -305,7 +303,7 @@ def assemble(
             num_pages=options.num_pages,
             memory_bytes=options.kv_memory_bytes,
             max_context=options.max_context,
-            available_bytes=available,
+            available_bytes=_available_bytes(parts, drafters, options.batch_rows, size),
             on_gpu=not on_cpu,
             batch_rows=options.batch_rows,
             extra_page_bytes=extra_page_bytes,
@@ -347,6 +345,16 @@ def assemble(
         differing = partial(differing_products, parts.weights)
     drafting = drafters.beside(beside, info, measurements)
     return Loaded(decoder, info, measurements, team, group, differing, drafting, drafters.why_none)
+
+
+def _available_bytes(
+    parts: CpuWeights | GpuModel, drafters: DrafterLoading, rows: int, ranks: int
+) -> int:
+    """Memory for the caches of all ranks, in bytes, in steps of up to `rows` rows."""
+    if isinstance(parts, CpuWeights):
+        return machine.available_memory_bytes()
+    # Each has a GPU of its own.
+    return (parts.free_bytes() - drafters.taken(parts, rows)) * ranks
 
 
 def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:

@@ -70,7 +70,10 @@ class Runner:
         """Why there is no drafter, where none was named and one was looked for."""
         # Neither refers to this runner: a model that is dropped frees its device at once.
         self._timer = StepTimer(decoder)
-        self._costs = CostTimer(info, measurements, self._timer)
+        beside = self._drafting
+        self._costs = CostTimer(
+            info, measurements, self._timer, lambda: [one.digest for one in beside]
+        )
 
     def close(self) -> None:
         """Ends the other ranks, if any. No call may be running or follow."""

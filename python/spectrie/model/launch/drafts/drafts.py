@@ -38,7 +38,6 @@ from spectrie.model.plan import PlanArrays
 from spectrie.model.step.device import Device
 from spectrie.model.step.input import StepInput
 from spectrie.model.step.scratch import HeldScratch, Scratch
-from spectrie_kernels import AttentionTiles
 
 __all__ = ["SEATS", "DraftWeights", "Drafts", "Kept", "fixed_bytes"]
 
@@ -329,8 +328,7 @@ class Drafts:
             return torch.from_numpy(np.ascontiguousarray(moves)).to(device), count
 
         moves, feature_moves = pairs(level.moves), pairs(level.feature_moves)
-        group = operators.shape.group
-        pieces = list(fill.pieces(AttentionTiles(*operators.heights(group)), device))
+        pieces = list(fill.pieces(operators.tiles, device))
         kind, keeper = self._kind, self._keeper
 
         @torch.inference_mode()
