@@ -274,7 +274,7 @@ def _add_drafters(engine: _core.Engine, options: EngineOptions, runner: Runner) 
     room = min((drafter.max_requests for drafter in drafters), default=num_running)
     if num_running > room:
         message = f"max_running is {num_running}; allowed with a drafter: up to {room}"
-        if options.drafter != ("auto",):
+        if set(options.drafter) != {"auto"}:
             raise ConfigError(message)
         runner.drop_drafters(message)
         drafters = []

@@ -111,9 +111,9 @@ def _wished(model: str, settings: Settings) -> list[str]:
     drafters = list(settings["drafter"])
     if settings.origins["drafter"] == "default":
         drafters = ["auto"]
-    if drafters == ["off"] or util.find_spec("safetensors") is None:
+    if set(drafters) == {"off"} or util.find_spec("safetensors") is None:
         return []
-    if drafters != ["auto"]:
+    if set(drafters) != {"auto"}:
         return drafters
     from spectrie.model import resolve as resolve_model
     from spectrie.model.runner.drafter_loading import found_drafter

@@ -25,7 +25,8 @@ def check_drafters(drafters: Sequence[str] | None, model: Path | None) -> Check:
         ModelError: A drafter was named and cannot be read, or does not fit the model.
     """
     can_run = util.find_spec("safetensors") is not None
-    if drafters == ["off"] or (drafters is None and not (can_run and model)):
+    is_off = drafters is not None and set(drafters) == {"off"}
+    if is_off or (drafters is None and not (can_run and model)):
         return Check(_NAME, "ok", "none asked for: --drafter PATH checks one")
     if not can_run:
         named = ", ".join(drafters or [])

@@ -81,7 +81,9 @@ def resolve(
         if given is not None:
             values[option.key], origins[option.key] = _read(option, given, option.flag), "flag"
         elif variable:
-            text = variable.split(",") if option.repeated else variable
+            text: object = variable
+            if option.repeated:
+                text = [part for part in variable.split(",") if part.strip()]
             values[option.key] = _read(option, text, f"environment variable {option.variable}")
             origins[option.key] = "environment"
         elif option.key in file:
