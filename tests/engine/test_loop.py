@@ -76,7 +76,7 @@ class Harness:
         self.arrived = threading.Semaphore(0)
         self.death: list[BaseException] = []
         self.died = threading.Event()
-        runner = SimpleNamespace(step=step, device_shape=None, native=None, drafter=None)
+        runner = SimpleNamespace(step=step, device_shape=None, native=None, drafts=False)
         prepared: Any = (self.engine, runner)
         self.loop = StepLoop(lambda: prepared, self._deliver, self._die, idle)
         self.loop.start()

@@ -28,7 +28,7 @@ class Script:
     """
 
     device_shape = SHAPE
-    drafter = None
+    drafts = False
 
     def __init__(self, steps: int, kind: str = "greedy", fails_at: str = "") -> None:
         self.notes: list[str] = []
