@@ -36,8 +36,13 @@ UNSEEN = {
     "spectrie_fleet_dropped_total",
     "spectrie_fleet_streams_refused_total",
     "spectrie_otlp_dropped_spans_total",
+    "spectrie_spec_drafter_gain_high_ratio",
+    "spectrie_spec_drafter_gain_low_ratio",
+    "spectrie_spec_drafter_gain_ratio",
+    "spectrie_spec_drafter_levels_total",
+    "spectrie_spec_drafter_rows_total",
 }
-"""What appears only when a second worker joins, and beside a Redis or a collector that fails."""
+"""What appears only when a second worker joins, beside a Redis or a collector that fails, and with a drafter."""
 SOURCES = "\n".join(
     path.read_text(encoding="utf-8")
     for room in ("router", "types")

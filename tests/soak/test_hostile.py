@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from bench.hostile.child import HOSTILE, Options
-from bench.hostile.run import GROWTH, MEMORY, both
+from bench.hostile.run import MEMORY, both
 from tests.tiny_model import Shape, write_tiny_model
+
+MORE_BYTES = 40 << 20
+"""What else of the process may grow by, under hostile load."""
 
 MAX_CONTEXT = 131_072
 # Keys and values of 128 bytes a token: 16 MiB for a full context.
@@ -54,7 +57,7 @@ def check(folder: Path, *, tenants: int, seconds: float, least_answered: int) ->
     )
     check_answers(calm["tokens"], hostile["tokens"], (tenants - HOSTILE) * ROUNDS + SLOW_ANSWERS)
     assert hostile["draft_bytes"] <= MEMORY * DRAFT_BYTES
-    assert hostile["rest_bytes"] <= GROWTH * hostile["rest_bytes_before"]
+    assert hostile["rest_bytes"] <= hostile["rest_bytes_before"] + MORE_BYTES
     # Without these nothing would have been tried.
     assert hostile["errors"] == []
     assert min(hostile["answered"].values()) >= least_answered
