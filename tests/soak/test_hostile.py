@@ -12,7 +12,7 @@ from bench.hostile.child import HOSTILE, Options
 from bench.hostile.run import MEMORY, both
 from tests.tiny_model import Shape, write_tiny_model
 
-MORE_BYTES = 40 << 20
+MORE_BYTES = 32 << 20
 """What else of the process may grow by, under hostile load."""
 
 MAX_CONTEXT = 131_072
