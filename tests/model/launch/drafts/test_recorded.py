@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from bench.gpu.simulated import simulated_gpu, small_start
 from spectrie.model import Runner, load_runner
 from spectrie.model.drafters import LevelPlan
+from spectrie.model.launch.drafts.words import LevelArrays
 from spectrie.model.plan import StepPlan
 from spectrie.model.step.wanted import Wanted
 from tests.model.drafters.asked import make_levels_cheap
@@ -159,3 +163,24 @@ def test_more_moves_than_recorded_steps_have_room_for_are_made_all_the_same(
     runner.launch(step, Wanted.LIKELIEST).wait()
     found = runner.draft(first_level(request))
     assert (found.ids[:, :1] == expected.ids[:, :1]).all()
+
+
+def test_levels_hold_the_memory_that_they_recorded(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = load(*written("eagle3", tiny, tmp_path))
+    levels: Any = runner._decoder.drafts._levels  # type: ignore[attr-defined]
+    made: list[weakref.ref[LevelArrays]] = []
+
+    class Watched(LevelArrays):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr("spectrie.model.launch.drafts.levels.LevelArrays", Watched)
+    # A graph knows addresses, and keeps nothing alive.
+    monkeypatch.setattr(levels._device, "record", lambda work: SimpleNamespace())
+    levels.record()
+    gc.collect()
+    assert made and all(one() is not None for one in made)
+    assert levels._scratch.bytes > 0

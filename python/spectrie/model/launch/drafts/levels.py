@@ -29,9 +29,17 @@ _DEVICE_WORDS = 1 << 19
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A recorded level of some rows."""
+    """A recorded level of some rows.
+
+    Attributes:
+        room: The arrays that it reads.
+        arrays: Their memory, which must stay where it is.
+        sizes: Of its results.
+        work: Launches it.
+    """
 
     room: tuple[StepArray, ...]
+    arrays: LevelArrays
     sizes: LevelSizes
     work: Recorded
 
@@ -69,7 +77,8 @@ class Levels:
         shape = (max_rows + 1, kind.layers.hidden)
         self._states = torch.zeros(shape, dtype=torch.float32, device=operators.device)
         self._words = torch.zeros(_DEVICE_WORDS, dtype=torch.int32, device=operators.device)
-        self._scratch: Scratch = Scratch(operators.device)
+        # What was recorded uses it as long as it may be launched.
+        self._scratch = HeldScratch(operators.device)
         self._results = torch.zeros(0, dtype=torch.int32, device=operators.device)
         self._recorded: dict[tuple[int, bool], _Level] = {}
         self._buckets: tuple[int, ...] = ()
@@ -93,7 +102,7 @@ class Levels:
         """Records levels of numbers of rows; none may be in flight."""
         most = min(MAX_TOGETHER, self._dump)
         self._buckets = capacity.buckets_up_to(most)
-        scratch = HeldScratch(self._operators.device)
+        scratch = self._scratch = HeldScratch(self._operators.device)
         self._words.zero_()
         rooms = {rows: self._room(rows) for rows in reversed(self._buckets)}
         arrays = {rows: self._arrays(room) for rows, room in rooms.items()}
@@ -116,7 +125,9 @@ class Levels:
         scratch.close()
         for (rows, is_first), one in work.items():
             recorded = self._device.record(one)
-            self._recorded[rows, is_first] = _Level(rooms[rows], sizes[rows], recorded)
+            self._recorded[rows, is_first] = _Level(
+                rooms[rows], arrays[rows], sizes[rows], recorded
+            )
 
     def launch(
         self, sections: Sections, rows: int, pinned: torch.Tensor, *, is_first: bool
@@ -133,14 +144,13 @@ class Levels:
         count = sections.words
         has_place = count <= self._words.numel()
         found = None if bucket is None else self._recorded[bucket, is_first]
-        if found is not None and has_place and sections.fit(found.room):
-            self._device.copy(self._words[:count], pinned[:count])
-            found.work.launch()
-            return found.sizes, self._results
         words = self._words[:count]
         if not has_place:
             words = torch.empty(count, dtype=torch.int32, device=self._words.device)
         self._device.copy(words, pinned[:count])
+        if found is not None and has_place and sections.fit(found.room):
+            found.work.launch()
+            return found.sizes, self._results
         arrays = self._arrays(sections.own_room(self._room(rows)))
         sizes = LevelSizes(rows, arrays.scored_at.shape[0])
         results = torch.empty(sizes.words, dtype=torch.int32, device=words.device)
