@@ -8,7 +8,7 @@ import torch
 
 import spectrie_kernels
 from spectrie.errors import ModelError
-from spectrie.model.decoder.packing import Layer, Tensor, Vector
+from spectrie.model.decoder.packing import Vector
 from spectrie.model.drafters.description import Drafter, FusedWeights
 from spectrie.model.drafters.eagle3 import Eagle3Weights
 from spectrie.model.drafters.model import ModelWeights
@@ -85,13 +85,14 @@ def kind_of(
 class _Base:
     def __init__(
         self,
+        weights: Eagle3Weights | FusedWeights | ModelWeights,
         tensors: DraftTensors,
-        layers: list[Layer],
-        output_norm: Vector | None,
         table: torch.Tensor,
     ) -> None:
-        self.layers = DraftLayers(layers, output_norm, tensors)
-        self.table = table
+        """Takes token vectors of the model's, `table`, where the drafter has none of its own."""
+        self.layers = DraftLayers(weights.layers, weights.output_norm, tensors)
+        own = weights.embedding
+        self.table = table if own is None else tensors.numbers(own).view(-1, self.hidden)
 
     @property
     def hidden(self) -> int:
@@ -103,9 +104,15 @@ class _Base:
         out = operators.scratch.empty(name, shape, torch.float32)
         return spectrie_kernels.embed(tokens, self.table, out)
 
-
-def _own(tensors: DraftTensors, embedding: Tensor | None, hidden: int) -> torch.Tensor | None:
-    return None if embedding is None else tensors.numbers(embedding).view(-1, hidden)
+    def joined(
+        self, left: torch.Tensor, right: torch.Tensor, operators: DraftOperators
+    ) -> torch.Tensor:
+        """Both, [rows, hidden], side by side in the format of products."""
+        rows, hidden = left.shape
+        x = operators.scratch.empty("inputs", (rows, 2 * hidden), operators.dtype)
+        x[:, :hidden].copy_(left)
+        x[:, hidden:].copy_(right)
+        return x
 
 
 class _Eagle3(_Base):
@@ -114,11 +121,7 @@ class _Eagle3(_Base):
     carries_normed = False
 
     def __init__(self, weights: Eagle3Weights, tensors: DraftTensors, table: torch.Tensor) -> None:
-        hidden = len(weights.hidden_norm)
-        own = _own(tensors, weights.embedding, hidden)
-        super().__init__(
-            tensors, weights.layers, weights.output_norm, table if own is None else own
-        )
+        super().__init__(weights, tensors, table)
         self.taps: tuple[int | None, ...] = tuple(weights.tapped_layers) or (None,)
         self._feature_norms = [tensors.norm(norm) for norm in weights.feature_norms]
         self._fc = None if weights.fc is None else tensors.wide("fc", weights.fc)
@@ -139,13 +142,11 @@ class _Eagle3(_Base):
     ) -> Entered:
         """See `Kind`."""
         assert before is not None
-        rows, hidden, scratch = tokens.shape[0], self.hidden, operators.scratch
         vectors = self.vectors(tokens, "vector", operators)
         stream = before if is_state else self._first(before, operators)
         normed = operators.normed("normed state", stream, self._hidden_norm)
-        x = scratch.empty("inputs", (rows, 2 * hidden), operators.dtype)
-        x[:, :hidden].copy_(operators.normed("normed vector", vectors, self._vector_norm))
-        x[:, hidden:].copy_(normed)
+        vector = operators.normed("normed vector", vectors, self._vector_norm)
+        x = self.joined(vector, normed, operators)
         if self._norm_before_residual:
             stream.copy_(normed)
         return x, stream
@@ -169,11 +170,7 @@ class _Fused(_Base):
     taps: tuple[int | None, ...] = (None,)
 
     def __init__(self, weights: FusedWeights, tensors: DraftTensors, table: torch.Tensor) -> None:
-        hidden = len(weights.layers[0].mlp_norm)
-        own = _own(tensors, weights.embedding, hidden)
-        super().__init__(
-            tensors, weights.layers, weights.output_norm, table if own is None else own
-        )
+        super().__init__(weights, tensors, table)
         self.carries_normed = weights.carries_normed
         self._state_first = weights.state_first
         self._vector_norm = _maybe(tensors, weights.vector_norm)
@@ -195,12 +192,10 @@ class _Fused(_Base):
         if not is_state:
             wide = scratch.empty("wide state", (rows, hidden), torch.float32)
             before = wide.copy_(before)
-        x = scratch.empty("inputs", (rows, 2 * hidden), operators.dtype)
-        halves = [x[:, :hidden], x[:, hidden:]]
-        vector, state = halves[::-1] if self._state_first else halves
-        vector.copy_(_maybe_normed("normed vector", vectors, self._vector_norm, operators))
-        state.copy_(_maybe_normed("normed state", before, self._state_norm, operators))
-        return None, self._fc(x, scratch)
+        vector = _maybe_normed("normed vector", vectors, self._vector_norm, operators)
+        state = _maybe_normed("normed state", before, self._state_norm, operators)
+        left, right = (state, vector) if self._state_first else (vector, state)
+        return None, self._fc(self.joined(left, right, operators), scratch)
 
 
 class _Model(_Base):
@@ -208,11 +203,6 @@ class _Model(_Base):
 
     taps: tuple[int | None, ...] = ()
     carries_normed = False
-
-    def __init__(self, weights: ModelWeights, tensors: DraftTensors, head: torch.Tensor) -> None:
-        hidden = len(weights.output_norm)
-        own = _own(tensors, weights.embedding, hidden)
-        super().__init__(tensors, weights.layers, weights.output_norm, head if own is None else own)
 
     def enter(
         self,
