@@ -199,6 +199,7 @@ class DrafterLoading:
         self._choices = choices
         self._report = report
         self._read: list[tuple[DrafterChoice, Drafter]] = []
+        self._parts: OnDevice | None = None
         reasons = (choice.why_none for choice in choices)
         self._why_none = next((why for why in reasons if why is not None), None)
 
@@ -213,17 +214,15 @@ class DrafterLoading:
         Raises:
             ModelError: One was named and cannot be read, or does not fit the model.
         """
-        found = [choice for choice in self._choices if choice.folder is not None]
+        found = [(one, one.folder) for one in self._choices if one.folder is not None]
         if not found:
             return
         self._report("reading the drafter" if len(found) == 1 else "reading the drafters")
         shape = (config.vocabulary_size, config.hidden_size)
         head = weights.take(EMBEDDING if config.tied_head else HEAD, shape)
-        for choice in found:
-            if choice.folder is None:
-                continue
+        for choice, folder in found:
             try:
-                drafter = read_drafter(choice.folder, Target(config, head, target))
+                drafter = read_drafter(folder, Target(config, head, target))
             except ModelError as error:
                 self._go_without(choice, error)
             else:
@@ -269,6 +268,7 @@ class DrafterLoading:
         Raises:
             ModelError: It was named, and does not run on a GPU.
         """
+        self._parts = parts
         for choice, drafter in list(self._read):
             try:
                 parts.set_drafter(drafter)
@@ -279,16 +279,13 @@ class DrafterLoading:
                 self._go_without(choice, ModelError(f"drafter {choice.folder}: {error}"))
 
     def taken(self, parts: OnDevice, max_rows: int) -> int:
-        """Returns what it takes on the GPU beside its weights and pages, in bytes: 0 where it was given up meanwhile,
-        and its weights with it.
+        """Returns what it takes on the GPU beside its weights and pages, in bytes: 0 where it was given up.
 
         Args:
             parts: The model there.
             max_rows: Most rows of a forward.
         """
         read = next((drafter for _, drafter in self._read), None)
-        if read is None:
-            parts.set_drafter(None)
         return parts.drafter_bytes(read, max_rows)
 
     @property
@@ -332,6 +329,9 @@ class DrafterLoading:
         if choice.is_asked:
             raise error
         self._read = [(other, drafter) for other, drafter in self._read if other is not choice]
+        if self._parts is not None:
+            # A GPU runs one: its memory is the model's again.
+            self._parts.set_drafter(None)
         self._why_none = str(error)
         name = "" if choice.folder is None else f" {choice.folder.name}"
         self._report(f"without the drafter{name}: {error}")
