@@ -3,40 +3,18 @@
 #[cfg(test)]
 mod support;
 
-use std::sync::Arc;
-
-use spectrie_engine::{CostShape, DrafterInfo, Engine, EngineConfig, Request};
+use spectrie_engine::{DrafterInfo, Request};
 use spectrie_types::Source;
-use support::driver::{Driver, config, request};
-use support::head::{Head, Script, drafter};
-use support::playing::StillClock;
-
-/// A model whose first level takes `first_ms`, and keys of a token a tenth of that.
-fn model(first_ms: f64) -> DrafterInfo {
-    DrafterInfo {
-        source: Source::DraftModel,
-        needs_features: false,
-        fill_ms: vec![0.1 * first_ms, 2.4 * first_ms],
-        ..drafter(first_ms)
-    }
-}
+use support::driver::{Driver, long_config, request};
+use support::head::{Head, Script, model};
 
 /// An engine whose forwards take a millisecond, as the driver says they do, and a twentieth for each further row.
 #[cfg(test)]
 fn engine(info: Option<DrafterInfo>) -> Driver {
-    let config = EngineConfig {
-        max_context: 4000,
-        num_pages: 1200,
-        ..config()
-    };
-    let clock = Arc::new(StillClock);
-    let driver = Driver {
-        engine: Engine::with_clock(config.clone(), clock).unwrap(),
-        ..Driver::new(config)
-    };
-    let costs = (driver.engine).set_costs(&[1, 64], &[1.0, 4.0], CostShape::default());
-    costs.unwrap();
-    driver.engine.set_drafter(info).unwrap();
+    let driver = Driver::still(long_config(), [1.0, 4.0]);
+    if let Some(info) = info {
+        driver.engine.add_drafter(info).unwrap();
+    }
     driver
 }
 

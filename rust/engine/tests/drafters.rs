@@ -8,11 +8,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngSeed, TestRunner};
-use spectrie_engine::{
-    CostShape, DraftAnswers, DrafterInfo, Engine, EngineConfig, EngineError, Plan, Request,
-};
+use spectrie_engine::{DraftAnswers, DrafterInfo, Engine, EngineError, Plan, Request};
 use spectrie_types::{Source, SpeculationMode};
-use support::driver::{Driver, config, request};
+use support::driver::{Driver, long_config, request};
 use support::head::{Head, Script, drafter};
 use support::playing::{StillClock, check_visit, run_asking};
 use support::scenario::{Scenario, scenario};
@@ -43,7 +41,7 @@ fn check_disturbed(scenario: &Scenario, script: Script, disturb: impl Fn(&Engine
     // By the machine's, a hiccup would keep the drafter from being asked.
     let seen = run_asking(scenario, Arc::new(StillClock), |engine, model, now_s| {
         if std::mem::take(&mut is_first) {
-            engine.set_drafter(Some(drafter(0.01))).unwrap();
+            engine.add_drafter(drafter(0.01)).unwrap();
         }
         head.ask_between(engine, model, now_s, 0.01, |engine| disturb(engine, step));
         step += 1;
@@ -115,22 +113,10 @@ fn random_traffic_asks_of_every_script() {
 /// An engine whose forwards take 10 ms and half of one for each further row, with a drafter if `first_ms` says so.
 #[cfg(test)]
 fn engine(first_ms: Option<f64>) -> Driver {
-    let config = EngineConfig {
-        max_context: 4000,
-        num_pages: 1200,
-        ..config()
-    };
-    // By the machine's, a hiccup within a probe would keep the next one away.
-    let clock = Arc::new(StillClock);
-    let driver = Driver {
-        engine: Engine::with_clock(config.clone(), clock).unwrap(),
-        ..Driver::new(config)
-    };
-    let costs = driver
-        .engine
-        .set_costs(&[1, 64], &[10.0, 40.0], CostShape::default());
-    costs.unwrap();
-    driver.engine.set_drafter(first_ms.map(drafter)).unwrap();
+    let driver = Driver::still(long_config(), [10.0, 40.0]);
+    if let Some(first_ms) = first_ms {
+        driver.engine.add_drafter(drafter(first_ms)).unwrap();
+    }
     driver
 }
 
@@ -224,7 +210,7 @@ fn it_is_asked_for_the_namespaces_whose_text_it_learned_and_no_others() {
             namespaces: Some(vec!["mine".to_owned()]),
             ..drafter(0.2)
         };
-        driver.engine.set_drafter(Some(info)).unwrap();
+        driver.engine.add_drafter(info).unwrap();
         let mut head = Head::new(Script::Right);
         for one in requests(60) {
             let one = Request {
@@ -273,7 +259,7 @@ fn a_model_of_its_own_is_named_no_features_and_credited_as_such() {
         fill_ms: vec![0.02, 0.2],
         ..drafter(0.2)
     };
-    driver.engine.set_drafter(Some(info)).unwrap();
+    driver.engine.add_drafter(info).unwrap();
     let mut head = Head::new(Script::Right);
     head.requests = requests(100);
     for one in requests(100) {
@@ -354,7 +340,7 @@ fn calls_that_are_out_of_order_are_refused_and_change_nothing() {
     ));
     let mut driver = driver;
     driver.step().unwrap();
-    let late = driver.engine.set_drafter(Some(drafter(0.2)));
+    let late = driver.engine.add_drafter(drafter(0.2));
     assert!(matches!(late, Err(EngineError::DrafterTooLate)));
     let level = driver.engine.draft_plan(0.0).unwrap().unwrap();
     for refused in [

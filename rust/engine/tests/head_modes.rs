@@ -6,9 +6,9 @@ mod support;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use spectrie_engine::{CostShape, Engine, EngineConfig, Request};
+use spectrie_engine::{EngineConfig, Request};
 use spectrie_types::{Source, SpeculationMode};
-use support::driver::{Driver, config, request};
+use support::driver::{Driver, long_config, request};
 use support::head::{Head, Script, drafter};
 use support::playing::{StillClock, check_visit, run_asking};
 use support::scenario::{Scenario, scenario};
@@ -55,7 +55,7 @@ proptest! {
         let mut is_first = true;
         let seen = run_asking(&scenario, Arc::new(StillClock), |engine, model, now_s| {
             if std::mem::take(&mut is_first) {
-                engine.set_drafter(Some(drafter(0.01))).unwrap();
+                engine.add_drafter(drafter(0.01)).unwrap();
             }
             head.ask(engine, model, now_s, 0.01);
         });
@@ -69,25 +69,21 @@ proptest! {
 /// as a hundred forwards.
 #[cfg(test)]
 fn engine(mode: SpeculationMode) -> Driver {
+    let driver = alone(mode);
+    driver.engine.add_drafter(drafter(1000.0)).unwrap();
+    driver
+}
+
+/// The same without a drafter.
+#[cfg(test)]
+fn alone(mode: SpeculationMode) -> Driver {
     let config = EngineConfig {
-        max_context: 4000,
-        num_pages: 1200,
         speculation: mode,
         head_steps: 2,
         head_top_k: 3,
-        ..config()
+        ..long_config()
     };
-    let driver = Driver {
-        engine: Engine::with_clock(config.clone(), Arc::new(StillClock)).unwrap(),
-        ..Driver::new(config)
-    };
-    let costs = [10.0, 40.0];
-    driver
-        .engine
-        .set_costs(&[1, 64], &costs, CostShape::default())
-        .unwrap();
-    driver.engine.set_drafter(Some(drafter(1000.0))).unwrap();
-    driver
+    Driver::still(config, [10.0, 40.0])
 }
 
 /// Text that repeats nothing.
@@ -165,8 +161,7 @@ fn tiers_counts_levels_of_one_row_each() {
         "{levels:?}"
     );
     assert!(rows < 1.01, "{rows}");
-    let mut alone = engine(SpeculationMode::Tiers);
-    alone.engine.set_drafter(None).unwrap();
+    let mut alone = alone(SpeculationMode::Tiers);
     run(&mut alone, &[noise(1)]);
     // The model's runners-up name many of these tokens too, and are credited with them.
     let accepted = [&driver, &alone].map(|one| one.finishes[&1].stats.accepted_tokens);
@@ -179,8 +174,7 @@ fn tiers_counts_levels_of_one_row_each() {
 #[test]
 fn without_a_drafter_they_draft_nothing() {
     for mode in [SpeculationMode::Eagle2, SpeculationMode::Chain] {
-        let mut driver = engine(mode);
-        driver.engine.set_drafter(None).unwrap();
+        let mut driver = alone(mode);
         let (levels, _) = run(&mut driver, &[noise(1)]);
         assert!(levels.iter().all(|&levels| levels == 0));
         assert_eq!(driver.engine.load().drafted_tokens, 0);

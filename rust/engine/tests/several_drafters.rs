@@ -7,10 +7,10 @@ mod support;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use spectrie_engine::{CostShape, DrafterInfo, Engine, EngineConfig, EngineError, Request};
+use spectrie_engine::{DrafterInfo, Engine, EngineError};
 use spectrie_types::{Source, SpeculationMode};
-use support::driver::{Driver, config, request};
-use support::head::{Head, Script, drafter};
+use support::driver::{Driver, long_config, request};
+use support::head::{Head, Script, drafter, model};
 use support::model::FakeModel;
 use support::playing::{StillClock, check_visit, run_asking};
 use support::scenario::scenario;
@@ -22,16 +22,6 @@ const MODES: [SpeculationMode; 4] = [
     SpeculationMode::Chain,
     SpeculationMode::Tiers,
 ];
-
-/// A model whose first level takes `first_ms`, and keys of a token a tenth of that.
-fn model(first_ms: f64) -> DrafterInfo {
-    DrafterInfo {
-        source: Source::DraftModel,
-        needs_features: false,
-        fill_ms: vec![0.1 * first_ms, 2.4 * first_ms],
-        ..drafter(first_ms)
-    }
-}
 
 /// The same for one namespace.
 fn only(namespace: &str, info: DrafterInfo) -> DrafterInfo {
@@ -96,29 +86,18 @@ proptest! {
 
 /// An engine whose forwards take 10 ms and half of one for each further row, with these drafters.
 #[cfg(test)]
-fn engine(infos: Vec<DrafterInfo>, num_heads: usize) -> (Driver, Vec<Head>) {
-    let config = EngineConfig {
-        max_context: 4000,
-        num_pages: 1200,
-        ..config()
-    };
-    let clock = Arc::new(StillClock);
-    let driver = Driver {
-        engine: Engine::with_clock(config.clone(), clock).unwrap(),
-        ..Driver::new(config)
-    };
-    let costs = (driver.engine).set_costs(&[1, 64], &[10.0, 40.0], CostShape::default());
-    costs.unwrap();
+fn engine(infos: Vec<DrafterInfo>) -> (Driver, Vec<Head>) {
+    let driver = Driver::still(long_config(), [10.0, 40.0]);
+    let heads = infos.iter().map(|_| Head::new(Script::Right)).collect();
     for info in infos {
         driver.engine.add_drafter(info).unwrap();
     }
-    let heads = (0..num_heads).map(|_| Head::new(Script::Right));
-    (driver, heads.collect())
+    (driver, heads)
 }
 
 /// A long request whose text repeats nothing, submitted and made known to the drafters.
 #[cfg(test)]
-fn noisy(driver: &Driver, heads: &mut [Head], handle: u64, namespace: &str) -> Request {
+fn noisy(driver: &Driver, heads: &mut [Head], handle: u64, namespace: &str) {
     let mut one = request(handle, &[handle as u32, 4, 9 + handle as u32], 3900);
     one.sampling.temperature = 2.0;
     one.choice_seed = handle;
@@ -127,7 +106,6 @@ fn noisy(driver: &Driver, heads: &mut [Head], handle: u64, namespace: &str) -> R
     for head in heads {
         head.requests.push(one.clone());
     }
-    one
 }
 
 /// What was asked in each of so many steps.
@@ -149,7 +127,7 @@ fn asked(steps: &[Levels], drafter: usize) -> usize {
 
 #[test]
 fn the_one_that_is_right_is_asked_and_the_other_is_tried_until_it_is_better() {
-    let (mut driver, mut heads) = engine(vec![drafter(0.3), drafter(0.3)], 2);
+    let (mut driver, mut heads) = engine(vec![drafter(0.3), drafter(0.3)]);
     heads[0].script = Script::Wrong;
     noisy(&driver, &mut heads, 1, "");
     steps(&mut driver, &mut heads, 150);
@@ -182,7 +160,7 @@ fn of_two_that_are_right_the_cheaper_one_is_asked() {
     for (dear, cheap) in [(0, 1), (1, 0)] {
         let mut infos = vec![model(0.2), model(0.2)];
         infos[dear] = drafter(2.0);
-        let (mut driver, mut heads) = engine(infos, 2);
+        let (mut driver, mut heads) = engine(infos);
         noisy(&driver, &mut heads, 1, "");
         steps(&mut driver, &mut heads, 150);
         let all = steps(&mut driver, &mut heads, 200);
@@ -194,7 +172,7 @@ fn of_two_that_are_right_the_cheaper_one_is_asked() {
 #[test]
 fn drafters_of_different_namespaces_have_their_turns_in_one_step() {
     let infos = vec![only("a", drafter(0.2)), only("b", model(0.2))];
-    let (mut driver, mut heads) = engine(infos, 2);
+    let (mut driver, mut heads) = engine(infos);
     noisy(&driver, &mut heads, 1, "a");
     noisy(&driver, &mut heads, 2, "b");
     let all = steps(&mut driver, &mut heads, 100);
@@ -208,7 +186,7 @@ fn drafters_of_different_namespaces_have_their_turns_in_one_step() {
     for source in [Source::Head, Source::DraftModel] {
         assert!(accepted[source as usize] > 0, "{accepted:?}");
     }
-    let mut alone = engine(Vec::new(), 0).0;
+    let mut alone = engine(Vec::new()).0;
     noisy(&alone, &mut [], 1, "a");
     noisy(&alone, &mut [], 2, "b");
     steps(&mut alone, &mut [], 40);
@@ -221,7 +199,7 @@ fn drafters_of_different_namespaces_have_their_turns_in_one_step() {
 fn fixed_modes_ask_the_first_that_is_for_their_namespace() {
     for mode in [SpeculationMode::Eagle2, SpeculationMode::Chain] {
         let infos = vec![only("a", drafter(0.2)), model(0.1)];
-        let (mut driver, mut heads) = engine(infos, 2);
+        let (mut driver, mut heads) = engine(infos);
         for (handle, namespace) in [(1, "a"), (2, "b")] {
             let mut one = request(handle, &[handle as u32, 4, 9], 60);
             one.speculation = Some(mode);
@@ -237,12 +215,13 @@ fn fixed_modes_ask_the_first_that_is_for_their_namespace() {
 
 #[test]
 fn one_that_fails_is_given_up_and_the_other_goes_on() {
-    for (failing, infos) in [
-        (0, vec![drafter(0.2), model(0.3)]),
-        (0, vec![drafter(0.2), drafter(0.3)]),
-        (0, vec![model(0.2), drafter(0.3)]),
+    let failing = 0;
+    for infos in [
+        vec![drafter(0.2), model(0.3)],
+        vec![drafter(0.2), drafter(0.3)],
+        vec![model(0.2), drafter(0.3)],
     ] {
-        let (mut driver, mut heads) = engine(infos, 2);
+        let (mut driver, mut heads) = engine(infos);
         noisy(&driver, &mut heads, 1, "");
         steps(&mut driver, &mut heads, 100);
         // Until a step asks it first.
@@ -267,7 +246,7 @@ fn one_that_fails_is_given_up_and_the_other_goes_on() {
         assert!(asked(&all, 1) > 0);
         let load = driver.engine.load();
         assert_eq!(load.drafters[failing].unwrap().levels, before);
-        let mut alone = engine(Vec::new(), 0).0;
+        let mut alone = engine(Vec::new()).0;
         noisy(&alone, &mut [], 1, "");
         steps(&mut alone, &mut [], 40);
         let expected = &alone.tokens[&1];
@@ -277,7 +256,7 @@ fn one_that_fails_is_given_up_and_the_other_goes_on() {
 
 #[test]
 fn there_are_four_at_most() {
-    let (driver, _) = engine(vec![drafter(0.2); 4], 0);
+    let (driver, _) = engine(vec![drafter(0.2); 4]);
     let refused = driver.engine.add_drafter(drafter(0.2));
     assert!(matches!(refused, Err(EngineError::Config { name, .. }) if name == "drafters"));
 }

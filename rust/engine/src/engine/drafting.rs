@@ -7,22 +7,12 @@ use crate::plan::DraftPlan;
 use crate::speculation::DrafterInfo;
 
 impl Engine {
-    /// Drafts with answers of this drafter of the runner's alone from now on; `None` does so no more. The runner
-    /// then keeps features as plans say.
-    ///
-    /// # Errors
-    /// [`EngineError::DrafterTooLate`] after the first step; [`EngineError::Config`] with a value that is
-    /// out of range; [`EngineError::PlanInFlight`].
-    pub fn set_drafter(&self, drafter: Option<DrafterInfo>) -> Result<(), EngineError> {
-        self.shared.core()?.set_drafter(drafter)
-    }
-
     /// Drafts with answers of one more drafter of the runner's from now on; gives its number, which counts from 0.
-    /// A step asks about each request the one that is worth most there.
+    /// The runner then keeps features as plans say. A step asks about each request the one that is worth most there.
     ///
     /// # Errors
-    /// As [`Self::set_drafter`]; [`EngineError::Config`] too for more than
-    /// [`MAX_DRAFTERS`](spectrie_types::sizes::MAX_DRAFTERS).
+    /// [`EngineError::DrafterTooLate`] after the first step; [`EngineError::Config`] with a value that is out of range,
+    /// or for more than [`MAX_DRAFTERS`](spectrie_types::sizes::MAX_DRAFTERS); [`EngineError::PlanInFlight`].
     pub fn add_drafter(&self, drafter: DrafterInfo) -> Result<usize, EngineError> {
         self.shared.core()?.add_drafter(drafter)
     }

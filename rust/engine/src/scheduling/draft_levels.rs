@@ -15,22 +15,6 @@ impl Scheduler {
         self.speculator.has_drafter()
     }
 
-    /// Drafts from what this drafter alone answers from now on, before the first step, or from none.
-    pub(crate) fn set_drafter(&mut self, drafter: Option<DrafterInfo>) -> Result<(), EngineError> {
-        self.check_between_steps()?;
-        if drafter.is_some() && self.flight.last_plan_id() > 0 {
-            return Err(EngineError::DrafterTooLate);
-        }
-        for number in self.speculator.drafters() {
-            self.speculator.give_up_drafter(number);
-        }
-        self.keep_for_drafters();
-        if let Some(drafter) = drafter {
-            self.add_drafter(drafter)?;
-        }
-        Ok(())
-    }
-
     /// Drafts from what this drafter answers too from now on, before the first step; gives its number.
     pub(crate) fn add_drafter(&mut self, drafter: DrafterInfo) -> Result<usize, EngineError> {
         self.check_between_steps()?;

@@ -172,7 +172,7 @@ fn engine(case: &Case, exact: &HashMap<Vec<u32>, f64>, drafts: DraftsOf) -> Engi
     if drafts == DraftsOf::Head {
         let costs = engine.set_costs(&[1, 64], &[10.0, 11.0], CostShape::default());
         costs.unwrap();
-        engine.set_drafter(Some(drafter(0.001))).unwrap();
+        engine.add_drafter(drafter(0.001)).unwrap();
         return engine;
     }
     let mut answers: Vec<Vec<u32>> = every_answer();

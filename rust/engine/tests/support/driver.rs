@@ -1,14 +1,17 @@
 //! An engine and its model, stepped by hand.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use spectrie_engine::{
-    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TopTokens, Verdicts,
+    CostShape, Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TopTokens,
+    Verdicts,
 };
 use spectrie_sampling::TokenLogprobs;
 
 use super::model::{FakeModel, PAGE_SIZE, VOCABULARY, all_rows, wanted_logits, wanted_rows};
 use super::packed::Packed;
+use super::playing::StillClock;
 
 /// A small engine: 64 pages of 4 slots, 100 tokens of context, 8 requests at once. What it drafts
 /// does not depend on how long drafting takes.
@@ -20,6 +23,15 @@ pub(crate) fn config() -> EngineConfig {
         holdout_every: 0,
         drafting_cost_ms: Some(0.05),
         ..EngineConfig::new(VOCABULARY, 64, 100, 8)
+    }
+}
+
+/// The same with a long context and room for it.
+pub(crate) fn long_config() -> EngineConfig {
+    EngineConfig {
+        max_context: 4000,
+        num_pages: 1200,
+        ..config()
     }
 }
 
@@ -58,6 +70,18 @@ impl Driver {
             prompt_logprobs: HashMap::new(),
             finishes: HashMap::new(),
         }
+    }
+
+    /// On a clock that stands still, as a hiccup of the machine's would keep tries away; forwards take these milliseconds
+    /// with one row and with 64.
+    pub(crate) fn still(config: EngineConfig, forward_ms: [f64; 2]) -> Self {
+        let driver = Self {
+            engine: Engine::with_clock(config.clone(), Arc::new(StillClock)).unwrap(),
+            ..Self::new(config)
+        };
+        let costs = (driver.engine).set_costs(&[1, 64], &forward_ms, CostShape::default());
+        costs.unwrap();
+        driver
     }
 
     pub(crate) fn submit(&self, request: Request) {

@@ -66,6 +66,16 @@ pub(crate) fn drafter(first_ms: f64) -> DrafterInfo {
     }
 }
 
+/// A model whose first level takes `first_ms`, and keys of a token a tenth of that.
+pub(crate) fn model(first_ms: f64) -> DrafterInfo {
+    DrafterInfo {
+        source: Source::DraftModel,
+        needs_features: false,
+        fill_ms: vec![0.1 * first_ms, 2.4 * first_ms],
+        ..drafter(first_ms)
+    }
+}
+
 impl Head {
     pub(crate) fn new(script: Script) -> Self {
         Self {

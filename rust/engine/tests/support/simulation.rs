@@ -266,7 +266,9 @@ pub(crate) fn run(texts: &[Vec<u32>], num_output: usize, policy: Policy) -> Outc
     let engine = Engine::with_clock(config, Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
     policy.device.measure(&engine);
     let drafter = policy.head.map(TextHead::info);
-    engine.set_drafter(drafter).unwrap();
+    if let Some(drafter) = drafter {
+        engine.add_drafter(drafter).unwrap();
+    }
     for (handle, text) in (0..).zip(texts) {
         let prompt = text[..text.len() - num_output].to_vec();
         let mut request = Request::new(handle, prompt, num_output as u32);

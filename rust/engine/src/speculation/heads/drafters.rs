@@ -33,6 +33,11 @@ impl Drafters {
         Ok(number)
     }
 
+    /// Whether there is one that may be asked.
+    pub(in crate::speculation) fn has_any(&self) -> bool {
+        self.all.iter().any(|heads| !heads.is_given_up())
+    }
+
     /// How many were added.
     pub(in crate::speculation) fn num(&self) -> usize {
         self.all.len()
@@ -68,12 +73,11 @@ impl Drafters {
 
     /// Those that may be asked, each first in its turn.
     pub(in crate::speculation) fn in_turn(&self) -> Vec<usize> {
-        let (mut later, sooner): (Vec<_>, Vec<_>) = self
-            .numbers()
-            .into_iter()
-            .partition(|&number| number <= self.last_tried);
-        later.splice(0..0, sooner);
-        later
+        let numbers = self.numbers().into_iter();
+        let (before, mut after): (Vec<_>, Vec<_>) =
+            numbers.partition(|&number| number <= self.last_tried);
+        after.extend(before);
+        after
     }
 
     /// Notes that one has the chance to be tried in this step.
@@ -101,9 +105,7 @@ impl Drafters {
 
     /// The first one that may be asked for requests of a namespace.
     pub(in crate::speculation) fn first_for(&self, namespace: &str) -> Option<usize> {
-        let all = self.all.iter();
-        let mut all = all.map(|heads| !heads.is_given_up() && heads.is_for(namespace));
-        all.position(|is_one| is_one)
+        self.all.iter().position(|heads| heads.is_for(namespace))
     }
 
     /// Takes a step; see [`Heads::end_step`].

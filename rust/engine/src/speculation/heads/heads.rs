@@ -90,8 +90,9 @@ impl Heads {
         self.info.source
     }
 
+    /// Whether it may be asked about requests of a namespace.
     pub(in crate::speculation) fn is_for(&self, namespace: &str) -> bool {
-        self.info.is_for(namespace)
+        !self.is_given_up && self.info.is_for(namespace)
     }
 
     pub(in crate::speculation) fn max_levels(&self) -> usize {

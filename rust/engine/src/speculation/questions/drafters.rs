@@ -7,7 +7,7 @@ use crate::error::EngineError;
 impl Speculator {
     /// Whether there is a drafter that the runner calls.
     pub(crate) fn has_drafter(&self) -> bool {
-        !self.drafters.numbers().is_empty()
+        self.drafters.has_any()
     }
 
     /// Adds a drafter that the runner calls; gives its number.
@@ -31,11 +31,6 @@ impl Speculator {
         self.drafters.give_up(number);
     }
 
-    /// Drafters that may be asked, by their numbers.
-    pub(crate) fn drafters(&self) -> Vec<usize> {
-        self.drafters.numbers()
-    }
-
     /// Those that read the model's features, or those that do not.
     pub(crate) fn drafters_reading(&self, features: bool) -> Vec<usize> {
         self.drafters.reading(features)
@@ -51,7 +46,7 @@ impl Speculator {
     /// Whether requests of this namespace may draft from a drafter.
     pub(crate) fn may_draft_from(&self, drafter: usize, namespace: &str) -> bool {
         let heads = self.drafters.get(drafter);
-        heads.is_some_and(|heads| !heads.is_given_up() && heads.is_for(namespace))
+        heads.is_some_and(|heads| heads.is_for(namespace))
     }
 
     /// The first drafter that requests of this namespace may draft from.

@@ -12,10 +12,12 @@ impl Speculator {
     pub(super) fn begin_turn(
         &self,
         questions: &mut Questions,
+        worth: Worth,
         candidates: &mut [Candidate<'_>],
         reaches: &[Vec<Reach>],
     ) -> bool {
-        let Some((drafter, is_trial)) = self.next_turn(questions, candidates, reaches) else {
+        let next = self.next_turn(&questions.turns, worth, candidates, reaches);
+        let Some((drafter, is_trial)) = next else {
             return false;
         };
         let Questions { turns, levels, .. } = questions;
@@ -31,16 +33,15 @@ impl Speculator {
     /// Whose turn is next, and whether that is to try it.
     fn next_turn(
         &self,
-        questions: &Questions,
+        turns: &Turns,
+        worth: Worth,
         candidates: &mut [Candidate<'_>],
         reaches: &[Vec<Reach>],
     ) -> Option<(usize, bool)> {
-        let turns = &questions.turns;
         let (&first, others) = turns.waiting.split_first()?;
         if others.is_empty() {
             return Some((first, false));
         }
-        let worth = self.worth(questions);
         let mut best = (first, 0.0);
         for &drafter in &turns.waiting {
             let worth_ms = self.worth_of_turn(turns, worth, candidates, reaches, drafter);

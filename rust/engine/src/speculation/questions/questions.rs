@@ -129,11 +129,18 @@ impl Speculator {
         candidates: &mut [Candidate<'_>],
         reaches: &[Vec<Reach>],
     ) {
+        // What it rests on changes with answers alone.
+        let mut known = None;
         while questions.levels.open.is_none() {
-            if questions.levels.is_over && !self.begin_turn(questions, candidates, reaches) {
+            let begins = questions.levels.is_over;
+            if begins && questions.turns.waiting.is_empty() {
                 return;
             }
-            self.open_level(questions, candidates, reaches);
+            let worth = *known.get_or_insert_with(|| self.worth(questions));
+            if begins && !self.begin_turn(questions, worth, candidates, reaches) {
+                return;
+            }
+            self.open_level(questions, worth, candidates, reaches);
         }
     }
 
@@ -141,13 +148,13 @@ impl Speculator {
     fn open_level(
         &mut self,
         questions: &mut Questions,
+        Worth {
+            ms_per_token,
+            row_price,
+        }: Worth,
         candidates: &mut [Candidate<'_>],
         reaches: &[Vec<Reach>],
     ) {
-        let Worth {
-            ms_per_token,
-            row_price,
-        } = self.worth(questions);
         let Questions {
             round,
             turns,
