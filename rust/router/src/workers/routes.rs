@@ -154,7 +154,7 @@ impl Routes {
         let is_meant = |ended: &Ended| {
             ended.wire_id == wire_id && attempt.is_none_or(|attempt| attempt == ended.attempt)
         };
-        let place = self.ended.iter().position(is_meant)?;
+        let place = self.ended.iter().rposition(is_meant)?;
         Some(self.ended.remove(place)?.lesson)
     }
 
@@ -208,14 +208,17 @@ mod tests {
         routes.insert(&start, Arc::new(Mailbox::new(1)), 0, false);
     }
 
-    fn end(routes: &mut Routes, attempt: u32) -> bool {
-        let output = RequestOutput {
+    fn last_output(attempt: u32) -> RequestOutput {
+        RequestOutput {
             request_id: "a.0".into(),
             attempt,
             finish: FinishKind::FinishLength.into(),
             ..Default::default()
-        };
-        routes.take(&output, &mut false).is_some()
+        }
+    }
+
+    fn end(routes: &mut Routes, attempt: u32) -> bool {
+        routes.take(&last_output(attempt), &mut false).is_some()
     }
 
     #[test]
@@ -242,6 +245,18 @@ mod tests {
         begin(&mut routes, 3, true);
         assert!(end(&mut routes, 3));
         assert!(routes.learned("a.0", None).is_some());
+    }
+
+    #[test]
+    fn text_of_an_id_that_is_used_again_is_of_its_last_end() {
+        let mut routes = Routes::default();
+        // The first one failed, and nothing was learned of it.
+        begin(&mut routes, 0, true);
+        assert!(end(&mut routes, 0));
+        begin(&mut routes, 0, true);
+        let (_, _, last) = routes.take(&last_output(0), &mut false).unwrap();
+        let learned = routes.learned("a.0", Some(0)).unwrap();
+        assert!(Arc::ptr_eq(&learned, &last.unwrap()));
     }
 
     #[test]
