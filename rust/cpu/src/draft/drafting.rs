@@ -118,27 +118,12 @@ impl<E: Dtype> Drafting<E> {
         })
     }
 
-    /// As [`Decoder::forward`]; also moves what the drafter has of moved slots. One that reads features gets an
-    /// entry of every row whose feature before it is known; another one computes nothing. `arrays` are those
-    /// that the step's batch was made of. Changes no bit of the result.
+    /// As [`Decoder::forward`]; also moves what `all` of the decoder's drafters have of moved slots. One that reads
+    /// features gets an entry of every row whose feature before it is known; another one computes nothing. `arrays`
+    /// are those that the step's batch was made of. Changes no bit of the result.
     ///
     /// # Errors
     /// As [`Decoder::forward`], and [`CpuError::Entry`] for features that do not exist.
-    pub fn forward(
-        &mut self,
-        decoder: &mut Decoder<E>,
-        team: &Team,
-        step: &Step<'_>,
-        arrays: &BatchArrays<'_>,
-        upkeep: &UpkeepArrays<'_>,
-    ) -> Result<TopTokens, CpuError> {
-        Self::forward_beside(&mut [self], decoder, team, step, arrays, upkeep)
-    }
-
-    /// As [`Drafting::forward`], for several drafters of one decoder.
-    ///
-    /// # Errors
-    /// As [`Drafting::forward`].
     pub fn forward_beside(
         all: &mut [&mut Self],
         decoder: &mut Decoder<E>,
@@ -204,25 +189,12 @@ impl<E: Dtype> Drafting<E> {
         self.room.attention.move_slots(batch);
     }
 
-    /// Moves keys, values and features, makes up what the level says, then answers its rows. A first level begins
-    /// a new step of drafts; a forward of the target ends it.
+    /// Moves keys, values and features, of the decoder's other drafters too, makes up what the level says, then
+    /// answers its rows. A first level begins a new step of drafts; a forward of the target ends it.
     ///
     /// # Errors
     /// [`CpuError::Length`] or [`CpuError::Entry`] for a level that contradicts itself, before anything is
     /// changed; [`CpuError::Panicked`] on a bug.
-    pub fn draft(
-        &mut self,
-        decoder: &mut Decoder<E>,
-        team: &Team,
-        arrays: &DraftArrays<'_>,
-    ) -> Result<Answers, CpuError> {
-        self.draft_beside(&mut [], decoder, team, arrays)
-    }
-
-    /// As [`Drafting::draft`], beside other drafters of the decoder, whose keys, values and features move too.
-    ///
-    /// # Errors
-    /// As [`Drafting::draft`].
     pub fn draft_beside(
         &mut self,
         others: &mut [&mut Self],
