@@ -47,8 +47,8 @@ def load_runner(
         max_batch_rows: Maximum rows of one forward; by default 512, on a GPU 4096.
         drafter: Folder of a drafter trained for this model: `config.json` and safetensors; a model of the same
             tokenizer, as `resolve` takes it; `mtp`: the layer for multi-token prediction in the model's own
-            folder; `auto`: that layer if there is one; or `off`. In one process. Several in a sequence; on a GPU
-            one, and some kinds are refused by name.
+            folder; `auto`: that layer, else the head that ships for these weights, else none; or `off`. In one
+            process. Several in a sequence; on a GPU one, and some kinds are refused by name.
         tensor_parallel: Processes that share the model, including this one. Each holds a slice of
             every product; the tokens do not depend on it. Call the runner's `close` at the end.
         rank_timeout_s: Seconds the processes wait for each other in a forward before they give up.

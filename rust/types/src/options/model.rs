@@ -38,7 +38,7 @@ rows! {
     /// none; repeat for up to four.
     ///
     /// In one process per worker; on a GPU one alone. Tokens do not depend on it. Of several, a step asks the one that
-    /// is worth most; modes eagle2 and chain ask the first.
+    /// is worth most; modes tiers, eagle2 and chain ask the first.
     drafter = Value::List(Vec::new()) => machine(Kind::Texts("PATH"))
         .flag("drafter", RUNNERS).shown("off");
     /// Threads per worker, or per rank of a worker.
