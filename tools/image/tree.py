@@ -38,7 +38,7 @@ def pack(tree: Path, below: Path | None, to: IO[bytes], newest_s: int) -> int:
             number += 1
             if is_gone:
                 folder, _, last = name.rpartition("/")
-                archive.addfile(_bare(tarfile.TarInfo(f"{folder}/{_GONE}{last}".lstrip("/"))))
+                archive.addfile(tarfile.TarInfo(f"{folder}/{_GONE}{last}".lstrip("/")))
                 continue
             _add(archive, tree / name, name, newest_s, first_of)
     return number
@@ -139,11 +139,6 @@ def _add(
             archive.addfile(entry, content)
     else:
         raise ValueError(f"{path} is neither file, folder nor link; an image has no place for it")
-
-
-def _bare(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    entry.size, entry.mtime = 0, 0
-    return entry
 
 
 def _remove(path: Path) -> None:

@@ -13,13 +13,11 @@ from tools.kube.applied import Applied, apply, dry_run, restricted
 from tools.kube.charts import is_patch, lint, manifests_of
 from tools.kube.node.acted import Acted, Stage, act, act_split
 from tools.kube.node.kubelet import PodFailed
-from tools.kube.node.pods import Manifest
+from tools.kube.node.pods import WORKLOADS, Manifest
 from tools.kube.schemas import VERSIONS, conform
 from tools.kube.surroundings import prepare_namespace
 
 __all__ = ["Run", "StepFailed"]
-
-_WORKLOADS = ("Deployment", "StatefulSet")
 
 
 class StepFailed(Exception):
@@ -93,7 +91,7 @@ class Run:
 
     def acted(self, manifests: list[Manifest]) -> Acted:
         """Start and stop by real processes."""
-        workloads = [one for one in manifests if one["kind"] in _WORKLOADS]
+        workloads = [one for one in manifests if one["kind"] in WORKLOADS]
         with self._failing("start"):
             if len(workloads) == 1:
                 found = act(workloads[0], self.stage)

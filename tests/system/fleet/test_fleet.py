@@ -211,15 +211,17 @@ def test_routers_spend_one_limit_of_a_key(
     begun_ms = time.time() * 1000 - 1
     granted = 0
 
+    def filled(until_ms: float) -> float:
+        """What the limit was filled up by since it was first spent from, evenly."""
+        return (until_ms - begun_ms) * limit / 60_000
+
     def is_told() -> bool:
         """Whether Redis knows of all that was granted, which a router says behind the answer."""
         (key,) = [key for key in redis.keys() if ":limit:" in key] or [""]
         spent, at_ms = cast("list[Any]", redis.ask("HMGET", key, "s", "t"))
         if not spent or not at_ms:
             return False
-        # What the limit was filled up by until then, evenly.
-        filled = (float(at_ms) - begun_ms) * limit / 60_000
-        return float(spent) + filled >= granted
+        return float(spent) + filled(float(at_ms)) >= granted
 
     for _ in range(limit):
         for one in pair:
@@ -229,9 +231,8 @@ def test_routers_spend_one_limit_of_a_key(
                 continue
             granted += 1
             wait_until(is_told, WAIT_S, lambda: f"not told: {redis.keys()}")
-    filled = (time.time() * 1000 - begun_ms) * limit / 60_000
     # Each router may have a slice of 1 that the other lacks.
-    assert limit - 2 <= granted <= limit + filled + 4
+    assert limit - 2 <= granted <= limit + filled(time.time() * 1000) + 4
 
 
 @needs_openssl
