@@ -261,6 +261,43 @@ def test_a_level_behind_an_accepted_path_moves_it_into_place(runner: Runner, tin
     assert np.array_equal(runner.forward(last).numpy(), plain.forward(alone).numpy())
 
 
+def test_entries_that_wait_yield_to_a_later_text_in_their_slots(runner: Runner) -> None:
+    expected = cold(runner, TOKENS[:70])
+    poison(runner)
+    feed(Request(runner, range(8)), TOKENS[100:140], 5)
+    request = Request(runner, range(8))
+    feed(request, TOKENS[:70], 70)
+    assert same(draft_path(request, GUESSES, SCORED), expected)
+
+
+def test_entries_that_wait_are_copied_with_their_slots(runner: Runner) -> None:
+    ids = TOKENS[:45]
+    expected = cold(runner, ids)
+    poison(runner)
+    first = Request(runner, [10, 11])
+    feed(first, ids[:20], 7)
+    # Another one goes on from copies of the second page's slots; the last feature is not known.
+    second = Request(runner, [10, 30, 31], seat=1)
+    second.kv_len, second.text = 19, ids
+    plan = StepPlan.single(
+        ids[19:25],
+        kv_len=19,
+        pages=second.pages[:2],
+        moves=[(11 * 16 + at, 30 * 16 + at) for at in range(4)],
+        feature_moves=first.moves,
+    )
+    runner.step(plan)
+    second.commit(0, 6)
+    # What the first writes to its own slots since is nothing to the other.
+    first.moves, first.kv_len = second.moves, 16
+    runner.step(
+        StepPlan.single(TOKENS[200:203], kv_len=16, pages=[10, 11], feature_moves=second.moves)
+    )
+    second.moves = []
+    feed(second, ids[25:], 4)
+    assert same(draft_path(second, GUESSES, SCORED), expected)
+
+
 def test_keys_that_are_made_up_in_parts_give_the_bytes_of_those_made_at_once(
     runner: Runner,
 ) -> None:

@@ -22,6 +22,9 @@ they are used."""
 
 _ROUNDS = 10
 
+_WAITING = 63
+"""Rows of a forward whose entries may wait for those of others (`MAX_PENDING` of the core, less one)."""
+
 
 class Drafts(Protocol):
     """A drafter beside a decoder.
@@ -49,11 +52,12 @@ class Drafts(Protocol):
             ValueError: The plan is inconsistent.
         """
 
-    def upkeep_ms(self, forward: Callable[[], object]) -> float:
+    def upkeep_ms(self, forward: Callable[[int], int], settle: Callable[[], object]) -> float:
         """Returns the milliseconds that entries add to a forward of one row.
 
         Args:
-            forward: Computes one.
+            forward: Computes a forward of so many rows, or of as many as there is room for, and gives their number.
+            settle: Asks a level without rows, before which entries that wait are computed.
         """
 
     def close(self) -> None:
@@ -117,20 +121,29 @@ class CpuDrafts:
         """See `Drafts`."""
         return Answers(*self._core.draft(plan))
 
-    def upkeep_ms(self, forward: Callable[[], object]) -> float:
+    def upkeep_ms(self, forward: Callable[[int], int], settle: Callable[[], object]) -> float:
         """See `Drafts`."""
         times: dict[bool, list[float]] = {True: [], False: []}
         try:
             for _ in range(_ROUNDS):
                 for resting, taken in times.items():
                     self._core.set_drafter_resting(self.number, resting)
-                    start = time.perf_counter()
-                    forward()
-                    taken.append(time.perf_counter() - start)
+                    taken.append(_seconds(lambda: forward(1)))
         finally:
             self._core.set_drafter_resting(self.number, False)
-        return max(min(times[False]) - min(times[True]), 0.0) * 1e3
+        at_once = max(min(times[False]) - min(times[True]), 0.0)
+        waited = []
+        for _ in range(_ROUNDS // 2):
+            rows = forward(_WAITING)
+            waited.append(_seconds(settle) / rows)
+        return (at_once + min(waited)) * 1e3
 
     def close(self) -> None:
         """See `Drafts`."""
         self._core.drop_drafter(self.number)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

@@ -51,9 +51,9 @@ class GpuDrafts:
         """
         return self._drafts.draft(plan)
 
-    def upkeep_ms(self, forward: Callable[[], object]) -> float:
-        """Returns the milliseconds that entries add to a recorded step of one row, by the device's clock; the
-        step itself, `forward`, need not be computed for that."""
+    def upkeep_ms(self, forward: Callable[[int], int], settle: Callable[[], object]) -> float:
+        """Returns the milliseconds that entries add to a recorded step of one row, by the device's clock; no
+        step need be computed for that, and no entries wait."""
         return self._drafts.upkeep_ms()
 
     def close(self) -> None:

@@ -175,14 +175,14 @@ class Drafting:
     ) -> DraftCosts:
         """Measures levels and upkeep, or what it takes to make keys, each behind a forward of the model.
 
-        Takes about as long as 40 forwards. The result is kept on disk unless other processes keep the
+        Takes about as long as 60 forwards. The result is kept on disk unless other processes keep the
         machine busy. Overwrites the cache's first pages: call it before serving.
         """
         # Two levels of one row, or the one level that there is room for.
         rows = [n for n in _ROWS if n <= self._drafts.max_rows // 2] or [1]
         has_later = self._drafts.max_rows > 1
         kind = f"draft costs {rows}" if has_later else "draft cost of one row"
-        key = f"{kind} threads{threads} {self._digest} {self._info.arithmetic}"
+        key = f"{kind}, entries wait, threads{threads} {self._digest} {self._info.arithmetic}"
         stored = measurements.get(f"{key} on {machine.cpu_class()}")
         n = len(rows)
         if isinstance(stored, list) and len(stored) in (2 * n + 1, 3 * n + 1):
@@ -197,7 +197,7 @@ class Drafting:
         later = _ascending([other for _, other in both])
         upkeep, fills = 0.0, list[float]()
         if self._needs_features:
-            upkeep = self._drafts.upkeep_ms(timer.forward)
+            upkeep = self._drafts.upkeep_ms(timer.forward, timer.settle)
         else:
             fills = _ascending([timer.keys(n) for n in rows])
         stored = [*first, *later, upkeep, *fills]
@@ -215,6 +215,7 @@ class _Timer:
         self._kv_len = max(1, min(_CONTEXT, most - 2))
         self._pages = list(range(-(-(self._kv_len + 1) // info.page_size)))
         self._store = info.num_pages
+        self._most_rows = info.max_batch_rows
         self._forward = self._plan(1)
 
     def _plan(self, rows: int) -> StepPlan:
@@ -262,9 +263,16 @@ class _Timer:
             times.append(time.perf_counter() - start)
         return min(times) * 1e3
 
-    def forward(self) -> None:
-        """Computes a forward of one row."""
-        self._step(self._forward)
+    def forward(self, rows: int) -> int:
+        """Computes a forward of so many rows, or of as many as there is room for, and gives their number."""
+        rows = min(rows, self._kv_len, self._most_rows)
+        self._step(self._plan(rows))
+        return rows
+
+    def settle(self) -> None:
+        """Has entries computed that wait for those of other forwards."""
+        request = (self._kv_len, self._store, self._pages)
+        self._drafts.draft(LevelPlan.of([request], [], drafter=self._drafts.number))
 
 
 def _ascending(times: list[float]) -> list[float]:

@@ -29,6 +29,10 @@ pub(crate) trait Drafter<E: Dtype>: Send + Sync {
     fn states_of_first(&self) -> usize {
         1
     }
+    /// Whether an entry depends on its token, position and feature alone, never on other entries.
+    fn entries_stand_alone(&self) -> bool {
+        self.num_layers() == 1
+    }
     /// Width of what `Space::kernels` holds of a row.
     fn kernel_width(&self) -> usize {
         0

@@ -1,23 +1,24 @@
 //! A drafter beside a decoder: features, store, entries and answers.
 
-use std::ops::Range;
-
 use crate::attention::{Attention, AttentionConfig, Batch, BatchArrays, PAGE_SIZE};
 use crate::buffer::SharedSlice;
-use crate::decoder::{BLOCK_ROWS, Decoder, Features, Step, TOP_K, Tapped, Target, TopTokens};
+use crate::decoder::{
+    BLOCK_ROWS, Decoder, Features, Follower, Step, TOP_K, Tapped, Target, TopTokens,
+};
 use crate::draft::arrays::{Answers, DraftArrays, FeatureMoves, UpkeepArrays};
-use crate::draft::drafter::{Drafter, Goal, Origin, Run};
+use crate::draft::drafter::{Drafter, Goal};
 use crate::draft::fill::Fill;
 use crate::draft::kinds::DrafterParts;
 use crate::draft::level::{Bounds, Drafted, Level};
 use crate::draft::naming::{Answering, Vocabulary};
-use crate::draft::room::{Room, RowSizes, Space};
+use crate::draft::pending::{MAX_PENDING, Pending};
+use crate::draft::room::{Room, RowSizes};
+use crate::draft::runs::Runs;
 use crate::draft::store::{FeatureStore, Moves};
 use crate::draft::upkeep::{Keeping, Links, Upkeep};
 use crate::error::CpuError;
-use crate::matmul::Linear;
 use crate::simd::Dtype;
-use crate::threads::{Member, Team};
+use crate::threads::Team;
 
 /// Rows that go through a drafter together.
 const LEVEL_ROWS: usize = 64;
@@ -41,6 +42,7 @@ pub struct Drafting<E: Dtype> {
     sizes: DraftSizes,
     /// The step's rows so far.
     drafted: Vec<Drafted>,
+    pending: Pending<E>,
 }
 
 impl<E: Dtype> Drafting<E> {
@@ -109,6 +111,7 @@ impl<E: Dtype> Drafting<E> {
         let attention = Attention::new(attention)?;
         Ok(Self {
             names: vocabulary.names(num_tokens),
+            pending: Pending::new(features.width()),
             vocabulary,
             room: Room::new(attention, store, (widths, epsilon), num_tokens, row_sizes),
             features,
@@ -146,30 +149,60 @@ impl<E: Dtype> Drafting<E> {
             let rows = rows.map(|rows| Upkeep::new(step, links, upkeep, rows));
             checked.push((moves, rows.transpose()?));
         }
+        let block = step.batch.num_rows().min(BLOCK_ROWS);
         let mut keeping = Vec::with_capacity(all.len());
         let mut features = Vec::with_capacity(all.len());
         for (one, (moves, upkeep)) in all.iter_mut().zip(&checked) {
             one.carry_out(moves.as_ref(), step.batch);
             one.drafted.clear();
             let Some(upkeep) = upkeep else { continue };
-            let block = step.batch.num_rows().min(BLOCK_ROWS);
-            keeping.push(Keeping {
+            let waits = one.prepare(upkeep, decoder, team)?;
+            keeping.push((!waits).then(|| Keeping {
                 upkeep,
                 drafter: one.drafter.as_ref(),
                 space: one.room.open(&upkeep.batch, block),
                 own_head: one.vocabulary.own_head(),
-            });
+            }));
             features.push(&mut one.features);
         }
-        let tapped = features
-            .into_iter()
-            .zip(&keeping)
-            .map(|(features, keeping)| Tapped {
-                features,
-                follower: Some(keeping),
-            });
+        let tapped = features.into_iter().zip(&keeping);
+        let tapped = tapped.map(|(features, keeping)| Tapped {
+            features,
+            follower: keeping.as_ref().map(|keeping| keeping as &dyn Follower<E>),
+        });
         let tapped = tapped.collect();
-        decoder.forward_followed(team, step, tapped)
+        let top = decoder.forward_followed(team, step, tapped)?;
+        drop(keeping);
+        for (one, (_, upkeep)) in all.iter_mut().zip(&checked) {
+            if let Some(upkeep) = upkeep.as_ref().filter(|upkeep| one.lets_wait(upkeep)) {
+                let (features, store) = (one.features.values(), one.room.store.values());
+                one.pending.add(upkeep.rows(), features, store);
+            }
+        }
+        Ok(top)
+    }
+
+    /// Whether the entries of a forward are computed later, with those of others.
+    fn lets_wait(&self, upkeep: &Upkeep<'_>) -> bool {
+        self.drafter.entries_stand_alone() && upkeep.num_rows() < MAX_PENDING
+    }
+
+    /// Makes room for the entries of a forward, if they are to wait; whether they are.
+    fn prepare(
+        &mut self,
+        upkeep: &Upkeep<'_>,
+        decoder: &Decoder<E>,
+        team: &Team,
+    ) -> Result<bool, CpuError> {
+        let waits = self.lets_wait(upkeep);
+        if !waits {
+            for (row, ..) in upkeep.rows() {
+                self.pending.forget(row.slot);
+            }
+        } else if !self.pending.has_room_for(upkeep.num_rows()) {
+            self.settle(decoder, team)?;
+        }
+        Ok(waits)
     }
 
     /// Checks moves of features; `None` where none are read.
@@ -187,6 +220,7 @@ impl<E: Dtype> Drafting<E> {
             self.room.store.carry_out(moves, self.features.values());
         }
         self.room.attention.move_slots(batch);
+        self.pending.move_slots(batch);
     }
 
     /// Moves keys, values and features, of the decoder's other drafters too, makes up what the level says, then
@@ -223,6 +257,7 @@ impl<E: Dtype> Drafting<E> {
         for (other, moves) in others.iter_mut().zip(&of_others) {
             other.carry_out(moves.as_ref(), &level.batch);
         }
+        self.settle(decoder, team)?;
         let target = decoder.target();
         self.make_up(target, team, &fill)?;
         let rows = arrays.row_token.len();
@@ -282,27 +317,43 @@ impl<E: Dtype> Drafting<E> {
         Ok(answers)
     }
 
-    /// Computes the keys and values of committed tokens.
-    fn make_up(&mut self, target: Target<'_, E>, team: &Team, fill: &Fill) -> Result<(), CpuError> {
-        let num_tokens = fill.tokens.len();
-        if num_tokens == 0 {
+    /// Computes the entries that wait.
+    ///
+    /// # Errors
+    /// [`CpuError::Panicked`] on a bug.
+    pub fn settle(&mut self, decoder: &Decoder<E>, team: &Team) -> Result<(), CpuError> {
+        if self.pending.is_empty() {
             return Ok(());
         }
-        let block = num_tokens.min(BLOCK_ROWS);
-        let space = self.room.open(&fill.batch, block);
+        let due = self.pending.due();
+        let mut space = self.room.open(&due.batch, due.tokens.len());
+        space.store = due.features;
+        let target = decoder.target();
         let runs = Runs {
             drafter: self.drafter.as_ref(),
             space: &space,
             target,
             head: self.vocabulary.own_head().unwrap_or(target.head),
         };
-        team.run(&|member| {
-            for first in (0..num_tokens).step_by(block) {
-                let rows = first..num_tokens.min(first + block);
-                let tokens = &fill.tokens[rows.clone()];
-                runs.run(member, Goal::Entries, rows, tokens, &[]);
-            }
-        })
+        runs.enter(team, &due.tokens, &due.origins)?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Computes the keys and values of committed tokens.
+    fn make_up(&mut self, target: Target<'_, E>, team: &Team, fill: &Fill) -> Result<(), CpuError> {
+        let num_tokens = fill.tokens.len();
+        if num_tokens == 0 {
+            return Ok(());
+        }
+        let space = self.room.open(&fill.batch, num_tokens.min(BLOCK_ROWS));
+        let runs = Runs {
+            drafter: self.drafter.as_ref(),
+            space: &space,
+            target,
+            head: self.vocabulary.own_head().unwrap_or(target.head),
+        };
+        runs.enter(team, &fill.tokens, &[])
     }
 
     /// Rows of the store; `None` where no features are read.
@@ -322,47 +373,15 @@ impl<E: Dtype> Drafting<E> {
 
     /// Bytes of weights and activations, without entries, features and store.
     pub fn bytes(&self) -> usize {
-        self.drafter.bytes() + self.vocabulary.bytes() + self.room.bytes()
+        self.drafter.bytes() + self.vocabulary.bytes() + self.room.bytes() + self.pending.bytes()
     }
 
     /// Writes one number to every feature of the store, and to every key and value; for tests of what is
     /// read before it is written.
     #[doc(hidden)]
     pub fn poison(&mut self, value: f32) {
+        self.pending.clear();
         self.room.store.fill(value);
         self.room.attention.fill(value);
-    }
-}
-
-/// The runs of one call, outside of a forward.
-struct Runs<'a, E: Dtype> {
-    drafter: &'a dyn Drafter<E>,
-    space: &'a Space<'a, E>,
-    target: Target<'a, E>,
-    head: &'a Linear<E>,
-}
-
-impl<E: Dtype> Runs<'_, E> {
-    /// Computes some rows; see `Run`.
-    fn run(
-        &self,
-        member: &Member<'_>,
-        goal: Goal,
-        rows: Range<usize>,
-        tokens: &[i32],
-        origins: &[Origin],
-    ) {
-        let mut nothing: [E; 0] = [];
-        let run = Run {
-            goal,
-            rows,
-            tokens,
-            origins,
-            space: self.space,
-            features: SharedSlice::new(&mut nothing),
-            target: self.target,
-            head: self.head,
-        };
-        self.drafter.run(member, &run);
     }
 }

@@ -1,12 +1,12 @@
-//! The entries of committed and verified rows, written in the target's own forward.
+//! The entries of committed and verified rows.
 //!
-//! Every row of the forward has a true token and, before it, a true feature. So an entry that a guess left
-//! is overwritten by what the target says, and nothing has to be caught up later.
+//! Every row of the target's forward has a true token and, before it, a true feature. So an entry that a guess left
+//! is overwritten by what the target says.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::attention::Batch;
+use crate::attention::{Batch, BatchRow};
 use crate::buffer::SharedSlice;
 use crate::decoder::{Follower, Step, Target};
 use crate::draft::arrays::UpkeepArrays;
@@ -84,6 +84,17 @@ impl<'a> Upkeep<'a> {
         Ok(upkeep)
     }
 
+    /// Rows with an entry.
+    pub(crate) fn num_rows(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Each of them: its place, its token, and what it continues.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (BatchRow, i32, Origin)> {
+        let rows = self.batch.rows.iter().zip(&self.tokens).zip(&self.origins);
+        rows.map(|((&row, &token), &origin)| (row, token, origin))
+    }
+
     /// The rows with an entry among `rows` of the forward.
     fn of(&self, rows: &Range<usize>) -> Range<usize> {
         self.before[rows.start]..self.before[rows.end]
@@ -124,7 +135,7 @@ impl Links<'_> {
     }
 }
 
-/// The upkeep of one forward.
+/// The upkeep of one forward that computes entries itself.
 pub(crate) struct Keeping<'a, E: Dtype> {
     pub(crate) upkeep: &'a Upkeep<'a>,
     pub(crate) drafter: &'a dyn Drafter<E>,

@@ -254,6 +254,11 @@ impl<E: Dtype> Drafter<E> for Dflash<E> {
         layers + around + self.parts.fc.bytes()
     }
 
+    fn entries_stand_alone(&self) -> bool {
+        // Keys of each layer are products of the feature.
+        true
+    }
+
     fn kernel_width(&self) -> usize {
         let widths = self
             .parts
