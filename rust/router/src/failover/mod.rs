@@ -21,5 +21,7 @@ pub(crate) use held::{Held, Part};
 pub(crate) use outline::{Outline, num_counted};
 pub(crate) use placement::{Candidate, Need, Queue, choose};
 pub(crate) use record::{Record, RecordedChoice, end_bytes, logprob_bytes};
+#[cfg(test)]
+pub(crate) use records::tests::record as example;
 pub(crate) use records::{Records, Taken};
 pub(crate) use resume_token::ResumeToken;

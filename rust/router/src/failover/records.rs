@@ -222,4 +222,4 @@ impl Records {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -11,6 +11,15 @@ pub(super) enum Connection {
     Simulated(std::sync::Arc<dyn Bus>),
 }
 
+/// What connections lead to in tests.
+#[cfg(test)]
+pub(crate) trait Server: Send + Sync + std::fmt::Debug {
+    /// A new connection.
+    fn connect(
+        &self,
+    ) -> futures_util::future::BoxFuture<'static, RedisResult<std::sync::Arc<dyn Bus>>>;
+}
+
 /// What answers commands in tests.
 #[cfg(test)]
 pub(crate) trait Bus: Send + Sync {

@@ -17,7 +17,7 @@ use super::records::origin::Origin;
 use super::records::table::Streams;
 
 use super::slices::Slices;
-use super::wire::{StreamId, Wire};
+use super::wire::{StreamId, Trouble, Wire};
 use crate::config::{FleetConfig, LimitsConfig};
 use crate::error::RouterError;
 use crate::metrics::Metrics;
@@ -61,6 +61,9 @@ pub(super) struct Shared {
     /// Of this router's life.
     pub(super) origin: u128,
     pub(super) address: Address,
+    /// What is at the address in tests without sockets.
+    #[cfg(test)]
+    pub(super) server: Option<Arc<dyn super::connection::Server>>,
     /// Namespaces whose text stays here, with their parts.
     private: Vec<String>,
     pub(super) metrics: Arc<Metrics>,
@@ -112,6 +115,8 @@ impl Fleet {
         let shared = Shared {
             origin: rand::random(),
             address: Address::parse(address)?,
+            #[cfg(test)]
+            server: None,
             private: config.private_namespaces.clone(),
             metrics,
             generations: Mutex::new(Generations::open(state_dir)),
@@ -259,6 +264,15 @@ impl Drop for Forgetting {
 }
 
 impl Shared {
+    /// A new connection.
+    pub(super) async fn connect(&self) -> Result<Wire, Trouble> {
+        #[cfg(test)]
+        if let Some(server) = &self.server {
+            return Ok(Wire::simulated(server.connect().await?));
+        }
+        Wire::connect(&self.address).await
+    }
+
     /// Whether an operator's own call has workers forget a namespace.
     pub(super) fn is_in_hand(&self, model: &ModelKey, namespace: &str) -> bool {
         let in_hand = lock(&self.in_hand);

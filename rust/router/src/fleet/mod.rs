@@ -14,10 +14,14 @@ mod limits;
 mod pupils;
 mod records;
 mod run;
+#[cfg(test)]
+mod simulated;
 mod slices;
 mod streams;
 mod wire;
 
+#[cfg(test)]
+pub(crate) use connection::{Bus, Server};
 pub(crate) use handle::Fleet;
 pub(crate) use keys::ModelKey;
 pub(crate) use pupils::{Gone, Pupils};

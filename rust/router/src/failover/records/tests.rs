@@ -10,7 +10,7 @@ use crate::failover::RecordedChoice;
 
 const WINDOW: Duration = Duration::from_secs(60);
 
-fn record(tenant: Option<&str>, id: &str, num_tokens: usize) -> Record {
+pub(crate) fn record(tenant: Option<&str>, id: &str, num_tokens: usize) -> Record {
     let request = ResolvedRequest {
         request_id: id.into(),
         wire_name: id.into(),

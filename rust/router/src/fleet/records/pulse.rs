@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::sync::now;
 
@@ -19,7 +19,9 @@ pub(crate) struct Pulse {
     begun: Instant,
     /// Milliseconds since `begun`.
     last: AtomicU64,
-    doubt: watch::Sender<bool>,
+    doubt: AtomicBool,
+    /// Rings when doubt ends.
+    sure: Notify,
     /// Whether Redis is to be asked which streams are this router's.
     must_ask: AtomicBool,
 }
@@ -29,7 +31,8 @@ impl Default for Pulse {
         Self {
             begun: now(),
             last: AtomicU64::new(0),
-            doubt: watch::Sender::new(false),
+            doubt: AtomicBool::new(false),
+            sure: Notify::new(),
             must_ask: AtomicBool::new(false),
         }
     }
@@ -48,7 +51,7 @@ impl Pulse {
 
     /// Whether others may have taken over what was this router's.
     pub(crate) fn is_doubtful(&self) -> bool {
-        if *self.doubt.borrow() {
+        if self.doubt.load(Ordering::Relaxed) {
             return true;
         }
         let gap = self
@@ -58,7 +61,7 @@ impl Pulse {
         if is_late {
             // Before the next beat hides it.
             self.must_ask.store(true, Ordering::Relaxed);
-            self.doubt.send_replace(true);
+            self.doubt.store(true, Ordering::Relaxed);
         }
         is_late
     }
@@ -76,7 +79,8 @@ impl Pulse {
 
     fn end_doubt(&self) {
         self.last.store(self.now_ms(), Ordering::Relaxed);
-        self.doubt.send_replace(false);
+        self.doubt.store(false, Ordering::Relaxed);
+        self.sure.notify_waiters();
     }
 
     /// Waits while it is not known which streams are this router's: a second at most.
@@ -84,8 +88,15 @@ impl Pulse {
         if !self.is_doubtful() {
             return;
         }
-        let mut doubt = self.doubt.subscribe();
-        let sure = doubt.wait_for(|is_doubtful| !is_doubtful);
+        let sure = async {
+            loop {
+                let rings = self.sure.notified();
+                if !self.doubt.load(Ordering::Relaxed) {
+                    return;
+                }
+                rings.await;
+            }
+        };
         if tokio::time::timeout(PATIENCE, sure).await.is_err() {
             // What does not answer in time is not waited for again at each message; it is still asked.
             self.end_doubt();
@@ -108,16 +119,16 @@ mod tests {
         pulse.beat();
         assert!(pulse.is_doubtful());
         pulse.is_sure();
-        assert!(!*pulse.doubt.borrow());
+        assert!(!pulse.doubt.load(Ordering::Relaxed));
     }
 
     #[tokio::test(start_paused = true)]
     async fn doubt_that_no_one_can_end_is_waited_for_once() {
         let pulse = Pulse::default();
         pulse.must_ask.store(true, Ordering::Relaxed);
-        pulse.doubt.send_replace(true);
+        pulse.doubt.store(true, Ordering::Relaxed);
         pulse.assured().await;
-        assert!(!*pulse.doubt.borrow());
+        assert!(!pulse.doubt.load(Ordering::Relaxed));
         assert!(pulse.must_ask());
     }
 }

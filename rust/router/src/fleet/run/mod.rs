@@ -30,6 +30,8 @@ pub(crate) async fn run(
 ) {
     let Some(shared) = fleet.0 else { return };
     tokio::select! {
+        // In this order, always: what a simulation plays it plays again.
+        biased;
         () = keep(&shared, &mut texts, &*pupils) => {}
         () = beat(&shared) => {}
         () = closing.cancelled() => {}
@@ -41,6 +43,8 @@ pub(crate) async fn run(
 }
 
 async fn keep(shared: &Arc<Shared>, texts: &mut Texts, pupils: &dyn Pupils) {
+    // Routers that lost the same Redis do not come back to it at the same moment.
+    let apart = 0.5 + 0.5 * f64::from(shared.origin as u32) / f64::from(u32::MAX);
     let mut wait = WAITS.0;
     loop {
         let ended = match connect(shared).await {
@@ -52,18 +56,17 @@ async fn keep(shared: &Arc<Shared>, texts: &mut Texts, pupils: &dyn Pupils) {
             Err(trouble) => trouble,
         };
         shared.down(&ended);
-        // Routers that lost the same Redis do not come back to it at the same moment.
-        tokio::time::sleep(wait.mul_f64(0.5 + 0.5 * rand::random::<f64>())).await;
+        tokio::time::sleep(wait.mul_f64(apart)).await;
         wait = (2 * wait).min(WAITS.1);
     }
 }
 
 /// A connection for commands, and one on which the next entry is waited for.
 async fn connect(shared: &Shared) -> Result<(Wire, Wire), Trouble> {
-    let mut commands = Wire::connect(&shared.address).await?;
+    let mut commands = shared.connect().await?;
     // It may take connections and not answer yet, as while it loads.
     commands.ping().await?;
-    Ok((commands, Wire::connect(&shared.address).await?))
+    Ok((commands, shared.connect().await?))
 }
 
 /// Runs until the connection is lost; gives why.
@@ -79,6 +82,7 @@ async fn serve(
         return trouble;
     }
     tokio::select! {
+        biased;
         trouble = tend_streams(shared, pupils, commands.clone()) => trouble,
         trouble = share(shared, texts, commands.clone()) => trouble,
         trouble = draw(shared, commands.clone()) => trouble,

@@ -24,7 +24,8 @@ const OWN_PATIENCE: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(25);
 /// How long that may take.
 const LEAVING: Duration = Duration::from_secs(5);
-/// A stream that was taken longer ago than this may be another's again: the lease that began then may be over.
+/// A stream that was taken longer ago than this may be another's again: the lease that began then may be over,
+/// and what this router does not run yet is not among the streams that it asks for. Its client asks again.
 const FRESH: Duration = Duration::from_millis(LEASE.as_millis() as u64 / 2);
 
 /// A stream that is this router's now.
@@ -42,6 +43,9 @@ pub(crate) enum Taking {
     Nothing,
     /// Another router holds on to it.
     Held,
+    /// It was this router's, which stood still since: it may be another's by now. Where the record that this
+    /// router itself has was the newest, the owner that it is to be taken from again.
+    Late(Option<String>),
     /// It cannot be read here: it is damaged, or of another version.
     Unreadable,
     Taken(Box<TakenOver>),
@@ -93,15 +97,13 @@ impl Fleet {
             let begun = now();
             let asked = wire.take_stream(place, &digest, shared.streams.limit, holder);
             match tokio::time::timeout(patience, asked).await {
-                // This router stood still: what it has not run yet is not among the streams that it asks for
-                // now. Its client asks again.
-                Ok(Ok(Found::Taken(..))) if now().saturating_duration_since(begun) > FRESH => {
-                    return Taking::Held;
-                }
                 Ok(Ok(Found::Taken(owner, fields))) => {
-                    entry.note_taken();
                     let owner = owner.strip_prefix('-').unwrap_or(&owner);
                     let is_own = holder == Some(owner);
+                    if now().saturating_duration_since(begun) > FRESH {
+                        return Taking::Late(is_own.then(|| entry.owner.clone()));
+                    }
+                    entry.note_taken();
                     return match own.filter(|_| is_own) {
                         Some(own) => shared.again(sharing, own),
                         None => shared.taken(sharing, &fields, token),

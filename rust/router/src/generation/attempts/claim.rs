@@ -111,6 +111,14 @@ impl Generation {
                 claimed.forget();
                 return Err(held());
             }
+            Taking::Late(owner) => {
+                match owner {
+                    // Nobody went on with it before this router took it.
+                    Some(owner) => claimed.is_held_as(owner),
+                    None => claimed.forget(),
+                }
+                return Err(held());
+            }
             Taking::Taken(over) => claimed.take_over(*over, now()),
         }
         Ok(claimed)
@@ -131,7 +139,7 @@ impl Generation {
         let mut claimed = self.claimed(None, live);
         match shared.fleet.take(caller.tenant(), id, token, None).await {
             Taking::Nothing => Err(unknown()),
-            Taking::Held => Err(held()),
+            Taking::Held | Taking::Late(_) => Err(held()),
             Taking::Unreadable => {
                 let message = "the record of this stream, which another router began, is damaged or of \
                                another version";
@@ -152,4 +160,87 @@ impl Generation {
 fn held() -> RequestError {
     let message = "another router holds on to the stream: try again";
     RequestError::retry(ErrorKind::Unavailable, message, RETRY_DELAY)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::BoxFuture;
+    use redis::{RedisResult, Value};
+    use spectrie_proto::worker_v1::Learn;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::config::{LimitsConfig, RouterConfig};
+    use crate::failover::example;
+    use crate::fleet::{self, Bus, Fleet, ModelKey, Pupils, Server};
+    use crate::metrics::Metrics;
+    use crate::workers::Registry;
+
+    /// A Redis whose one record this router has left, and whose answer is read late.
+    #[derive(Debug)]
+    struct Late;
+
+    impl Server for Late {
+        fn connect(&self) -> BoxFuture<'static, RedisResult<Arc<dyn Bus>>> {
+            Box::pin(async { Ok(Arc::new(Late) as Arc<dyn Bus>) })
+        }
+    }
+
+    impl Bus for Late {
+        fn answer(&self, words: Vec<Vec<u8>>) -> BoxFuture<'static, RedisResult<Value>> {
+            let is_taking = words
+                .get(1)
+                .is_some_and(|script| script.starts_with(b"-- take"));
+            Box::pin(async move {
+                if !is_taking {
+                    return Ok(Value::Int(1));
+                }
+                tokio::time::advance(Duration::from_secs(1)).await;
+                let owner = Value::BulkString(b"-life:1".to_vec());
+                Ok(Value::Array(vec![owner, Value::Array(Vec::new())]))
+            })
+        }
+    }
+
+    struct Nobody;
+
+    impl Pupils for Nobody {
+        fn teach(&self, _: &ModelKey, _: &Learn) -> usize {
+            0
+        }
+
+        fn forget<'a>(&'a self, _: &'a ModelKey, _: &'a str, _: u64) -> BoxFuture<'a, bool> {
+            Box::pin(async { false })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_router_has_itself_outlives_a_taking_that_comes_too_late() {
+        let (limits, metrics) = (LimitsConfig::default(), Arc::new(Metrics::new()));
+        let (fleet, texts) = Fleet::simulated(Arc::new(Late), 7, &limits, metrics.clone());
+        let registry = Arc::new(Registry::new(Duration::ZERO, &limits));
+        let config = Arc::new(RouterConfig::default());
+        let generation = Generation::new(registry, metrics, config, fleet.clone());
+        let closing = CancellationToken::new();
+        tokio::spawn(fleet::run(fleet, texts, Arc::new(Nobody), closing));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+
+        let mut own = example(None, "a", 3);
+        own.holder = Some("life:1".into());
+        let token = own.token.clone();
+        lock(&generation.shared.records).keep(own, now());
+        let resume = Resume {
+            request_id: "a".into(),
+            or_request_id: None,
+            token: token.to_text(),
+            starting_after: Vec::new(),
+            repeats: false,
+        };
+        let refused = generation.resume(&resume, &Caller::default()).await;
+        assert_eq!(refused.unwrap_err().kind, ErrorKind::Unavailable);
+        // It is there for the next call, by the owner that Redis knows now.
+        let kept = lock(&generation.shared.records).take(None, "a", &token, now());
+        let holder = kept.unwrap().record.holder.unwrap();
+        assert!(holder.starts_with(&format!("{:032x}:", 7)), "{holder}");
+    }
 }

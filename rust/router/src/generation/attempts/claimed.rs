@@ -35,6 +35,13 @@ impl Claimed {
         self.taken = None;
     }
 
+    /// The fleet knows the record by this owner from now on.
+    pub(super) fn is_held_as(&mut self, owner: String) {
+        if let Some(taken) = &mut self.taken {
+            taken.record.holder = Some(owner);
+        }
+    }
+
     /// The record; none only while it is being taken over.
     pub(super) fn record(&self) -> Option<&Record> {
         self.taken.as_deref().map(|taken| &taken.record)
