@@ -75,6 +75,14 @@ impl Record {
         &self.request.request_id
     }
 
+    /// Its next attempts have higher numbers than those that this router made, of which its `own` record says:
+    /// what another router wrote may not know of all of them, and their outputs may be on their way.
+    pub(crate) fn numbers_behind(&mut self, own: &Self) {
+        for (choice, own) in self.choices.iter_mut().zip(&own.choices) {
+            choice.attempt = choice.attempt.max(own.attempt);
+        }
+    }
+
     /// Whether every choice has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.choices.iter().all(|choice| choice.end.is_some())

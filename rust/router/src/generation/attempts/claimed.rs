@@ -66,7 +66,10 @@ impl Claimed {
     /// Goes on from what another router had.
     pub(super) fn take_over(&mut self, over: TakenOver, now: Instant) {
         let TakenOver { record, sharing } = over;
-        if let Some(record) = record {
+        if let Some(mut record) = record {
+            if let Some(own) = self.record() {
+                record.numbers_behind(own);
+            }
             if let Some(live) = &self.live {
                 live.is_of(&record.request.namespace, Some(Outline::from(&record)));
             }
@@ -95,5 +98,45 @@ impl Drop for Claimed {
         }
         drop(records);
         drop(live);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{FleetConfig, LimitsConfig, RouterConfig};
+    use crate::failover::example;
+    use crate::fleet::{Fleet, ModelKey};
+    use crate::generation::Generation;
+    use crate::metrics::Metrics;
+    use crate::workers::Registry;
+
+    #[tokio::test]
+    async fn stream_that_comes_back_from_another_router_takes_no_number_of_its_own_again() {
+        let (limits, metrics) = (LimitsConfig::default(), Arc::new(Metrics::new()));
+        let config = FleetConfig {
+            redis: Some("unix:/nowhere".into()),
+            ..FleetConfig::default()
+        };
+        let (fleet, _texts) = Fleet::new(&config, &limits, None, metrics.clone()).unwrap();
+        let registry = Arc::new(Registry::new(std::time::Duration::ZERO, &limits));
+        let config = Arc::new(RouterConfig::default());
+        let generation = Generation::new(registry, metrics, config, fleet.clone());
+        let mut own = example(None, "a", 3);
+        own.choices[0].attempt = 5;
+        // Its last words were never written: others went on from what was before them.
+        let mut older = own.clone();
+        older.choices[0].attempt = 2;
+        let sharing = fleet.sharing(&ModelKey::from("m"), &own.request, None);
+        let shared = generation.shared.clone();
+        let live = shared.live.claim(None, "a").unwrap();
+        let taken = lock(&shared.records).taken(own, now());
+        let mut claimed = Claimed::new(shared, Some(Box::new(taken)), live);
+        let over = TakenOver {
+            record: Some(older),
+            sharing: sharing.unwrap(),
+        };
+        claimed.take_over(over, now());
+        assert_eq!(claimed.record().unwrap().choices[0].attempt, 5);
     }
 }
