@@ -4,6 +4,8 @@
   more in every call of a helper.
 - It makes a name of every type, and a type of every shape, of which nobody asks.
 - It computes sums of int32 a second time in int64, to find those that overflow.
+
+This is written for the Triton of requirements.lock. A newer one runs as it is, but for what is wrong in it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import Any
 
 __all__ = ["hasten"]
 
+_KNOWN = "3.6."
+
 
 def hasten(*, finds_overflow: bool = True) -> None:
     """Replaces the language once a launch, and keeps what types are; results stay the same.
@@ -23,11 +27,15 @@ def hasten(*, finds_overflow: bool = True) -> None:
     Args:
         finds_overflow: Whether sums of integers that overflow are still errors.
     """
+    import triton
     from triton.language.semantic import TritonSemantic
     from triton.runtime import interpreter
 
     if not finds_overflow:
         TritonSemantic.binary_op_sanitize_overflow_impl = lambda *_: None
+    if not triton.__version__.startswith(_KNOWN):
+        _keep_truth(interpreter)
+        return
     if interpreter._patch_attr.__module__ == __name__:
         return
     _replace_once(interpreter)
@@ -35,6 +43,22 @@ def hasten(*, finds_overflow: bool = True) -> None:
     _keep_types()
     interpreter._get_np_dtype = _kept_numpy_types(interpreter._get_np_dtype)
     TritonSemantic.broadcast_impl_value = _broadcast(TritonSemantic.broadcast_impl_value)
+
+
+def _keep_truth(interpreter: Any) -> None:
+    """What compares scalars stays a truth value in a block: Triton 3.7 to 3.9 make it an int32, no mask then."""
+    from triton.language import core
+
+    spread = interpreter.InterpreterBuilder.create_splat
+    if spread.__module__ == __name__:
+        return
+
+    def create_splat(self: Any, type: Any, value: Any) -> Any:
+        if value.data.dtype == bool:
+            value = interpreter.TensorHandle(value.data, core.int1)
+        return spread(self, type, value)
+
+    interpreter.InterpreterBuilder.create_splat = create_splat
 
 
 def _replace_once(interpreter: Any) -> None:
