@@ -35,18 +35,22 @@ pub(super) async fn share(shared: &Arc<Shared>, texts: &mut Texts, mut wire: Wir
             // The queue lives as long as the router.
             return std::future::pending().await;
         }
+        let mut unwritten = Unwritten(shared, batch.len());
         shared.streams.pulse.assured().await;
         batch.retain(|text| {
             let is_lost = text.origin.as_ref().is_some_and(Origin::is_lost);
             shared.metrics.fleet.dropped("lease", u64::from(is_lost));
             !is_lost
         });
+        unwritten.1 = batch.len();
         let models: BTreeSet<_> = batch.iter().map(|text| text.model.clone()).collect();
         let written = batch
             .drain(..)
             .map(|text| write(shared, wire.clone(), text));
         let mut trouble = None;
-        for result in join_all(written).await {
+        let results = join_all(written).await;
+        unwritten.1 = 0;
+        for result in results {
             if let Err(error) = result {
                 shared.metrics.fleet.dropped("redis", 1);
                 trouble = Some(error);
@@ -72,6 +76,15 @@ pub(super) async fn share(shared: &Arc<Shared>, texts: &mut Texts, mut wire: Wir
                 }
             }
         }
+    }
+}
+
+/// Texts that were taken from the queue: they are gone with the connection, whoever hears first that it is lost.
+struct Unwritten<'a>(&'a Shared, usize);
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        self.0.metrics.fleet.dropped("redis", self.1 as u64);
     }
 }
 
@@ -200,5 +213,43 @@ mod tests {
         // Another choice, and another stream of the same name.
         assert_eq!(shares(&marks, "token", 1).await, once);
         assert_eq!(shares(&marks, "other", 0).await, once);
+    }
+
+    /// A Redis that does not answer.
+    struct Silent;
+
+    impl Bus for Silent {
+        fn answer(&self, _: Vec<Vec<u8>>) -> BoxFuture<'static, RedisResult<Value>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn text_under_way_when_the_connection_is_given_up_is_counted_as_dropped() {
+        let config = FleetConfig {
+            redis: Some("unix:/nowhere".into()),
+            ..FleetConfig::default()
+        };
+        let metrics = Arc::new(Metrics::new());
+        let made = Fleet::new(&config, &LimitsConfig::default(), None, metrics.clone());
+        let (fleet, mut texts) = made.unwrap();
+        let learn = spectrie_proto::worker_v1::Learn {
+            namespace: "n".into(),
+            token_ids: vec![1, 2],
+        };
+        fleet.publish(&ModelKey::from("m"), learn, None);
+        let shared = fleet.0.clone().unwrap();
+        let wire = Wire::simulated(Arc::new(Silent));
+        let sharing = share(&shared, &mut texts, wire);
+        let given_up = tokio::time::timeout(Duration::from_secs(1), sharing).await;
+        assert!(given_up.is_err());
+        let (_, shown) = metrics.encode();
+        let dropped = shown
+            .lines()
+            .find(|line| line.contains("fleet_dropped") && line.contains("\"redis\""));
+        assert!(
+            dropped.is_some_and(|line| line.ends_with(" 1")),
+            "{dropped:?}"
+        );
     }
 }
