@@ -24,6 +24,15 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
+    /// Its client may have more of what has not ended: another router went on with it.
+    pub(crate) fn may_be_behind(&mut self) {
+        for (num_tokens, has_ended) in self.num_tokens.iter_mut().zip(&self.has_ended) {
+            if !has_ended {
+                *num_tokens = u32::MAX;
+            }
+        }
+    }
+
     /// Choices that have not ended.
     pub(crate) fn num_unfinished(&self) -> usize {
         self.has_ended
@@ -62,5 +71,21 @@ impl From<&Record> for Outline {
             num_tokens: record.choices.iter().map(num_tokens).collect(),
             has_ended: ends.collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failover::example;
+
+    #[test]
+    fn only_what_has_not_ended_may_be_ahead_elsewhere() {
+        let mut record = example(None, "a", 1);
+        record.choices.push(record.choices[0].clone());
+        record.choices[0].end = Some(spectrie_proto::v1::Finished::default());
+        let mut outline = Outline::from(&record);
+        outline.may_be_behind();
+        assert_eq!(outline.num_tokens, [1, u32::MAX]);
     }
 }

@@ -75,6 +75,14 @@ impl Record {
         &self.request.request_id
     }
 
+    /// Its client may have tokens that are not in it: another router went on with it, or wrote no more.
+    pub(crate) fn may_be_behind(&mut self) {
+        let most = self.request.max_tokens;
+        for choice in &mut self.choices {
+            choice.mark = most;
+        }
+    }
+
     /// Its next attempts have higher numbers than those that this router made, of which its `own` record says:
     /// what another router wrote may not know of all of them, and their outputs may be on their way.
     pub(crate) fn numbers_behind(&mut self, own: &Self) {

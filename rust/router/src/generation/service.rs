@@ -237,9 +237,10 @@ impl Generation {
         let guards = self
             .dispatch(&resolved, &mailbox, &mut wait, &caller.call)
             .await?;
-        let sharing = keeping.as_ref().and_then(|_| {
-            let key = resolved.model.fleet_key();
-            shared.fleet.sharing(&key, &resolved.request, live.tenant())
+        let sharing = keeping.as_ref().and_then(|keeping| {
+            let (key, request) = (resolved.model.fleet_key(), &resolved.request);
+            let fleet = &shared.fleet;
+            fleet.sharing(&key, request, live.tenant(), &keeping.token)
         });
         // Its name is that of another stream now.
         lock(&shared.records).drop_one(live.tenant(), live.id());

@@ -29,7 +29,7 @@ impl Origin {
         }
     }
 
-    /// The key that says in Redis that its text was shared; none while nothing of the stream was written.
+    /// The key that says in Redis that its text was shared; none of a stream whose token is not known.
     pub(crate) fn mark(&self) -> Option<String> {
         let token_digest = self.entry.token_digest()?;
         Some(taught(token_digest, self.choice))

@@ -92,10 +92,11 @@ impl Streams {
     }
 
     /// Those of them that are this router's as far as it knows: not one that is just being taken over, which is
-    /// another's until it is.
+    /// another's until it is, nor one of which nothing was written yet: what Redis has by its name is another
+    /// stream, or what this one was before.
     pub(crate) fn owned(&self) -> Vec<Arc<Entry>> {
         let mut all = self.running();
-        all.retain(|entry| !entry.is_asked_for());
+        all.retain(|entry| !entry.is_asked_for() && entry.was_tried());
         all
     }
 
@@ -153,6 +154,12 @@ impl Streams {
             self.withdraw(&entry);
         }
         true
+    }
+
+    /// Streams that wait for their turn.
+    #[cfg(test)]
+    pub(crate) fn num_due(&self) -> usize {
+        lock(&self.table).due.len()
     }
 
     /// The record of a stream is to go.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spectrie_request::{ResolvedRequest, wire_name};
 
-use crate::failover::{Record, RecordedChoice};
+use crate::failover::{Record, RecordedChoice, ResumeToken};
 use crate::fleet::entry::MAX_NAMESPACE_BYTES;
 use crate::fleet::handle::{Fleet, Link, Shared};
 use crate::fleet::keys::{ModelKey, life_of, stream};
@@ -29,6 +29,7 @@ impl Fleet {
         model: &ModelKey,
         request: &ResolvedRequest,
         tenant: Option<&str>,
+        token: &ResumeToken,
     ) -> Option<Sharing> {
         let shared = self.0.as_ref()?;
         let namespace = &request.namespace;
@@ -47,6 +48,23 @@ impl Fleet {
         };
         let sharing = Sharing::new(shared, names, false);
         sharing.entry.is_of(namespace, generation);
+        // From the first on: its text may be shared before anything else of it is.
+        sharing.entry.is_known_by(&token.hex_digest());
+        Some(sharing)
+    }
+
+    /// The same of a stream that goes on from this router's own record, of which Redis has nothing: it was cut
+    /// before that was written, or Redis lost it, or cannot be asked now. Where another router has it after all, it
+    /// is that one's.
+    pub(crate) fn sharing_again(
+        &self,
+        model: &ModelKey,
+        request: &ResolvedRequest,
+        tenant: Option<&str>,
+        token: &ResumeToken,
+    ) -> Option<Sharing> {
+        let sharing = self.sharing(model, request, tenant, token)?;
+        sharing.entry.goes_on();
         Some(sharing)
     }
 
@@ -116,9 +134,13 @@ impl Sharing {
         self.entry.wants_whole() && self.is_up()
     }
 
+    /// Whether Redis has not the whole record, and nothing is on the way.
+    pub(crate) fn lacks_whole(&self) -> bool {
+        self.entry.wants_whole() && !self.is_lost()
+    }
+
     /// Takes the record as it is now.
     pub(crate) fn whole(&self, record: Record) {
-        self.entry.is_known_by(&record.token.hex_digest());
         let change = self.entry.give_whole(record);
         self.check_room(change, true);
     }
@@ -172,10 +194,11 @@ impl Sharing {
     }
 
     /// The stream ended here, and its client may go on with what was said of it until now: what its workers
-    /// sent since is not taught either.
-    pub(crate) fn let_go(mut self) {
+    /// sent since is not taught either. Gives as whose it is known.
+    pub(crate) fn let_go(mut self) -> String {
         self.entry.disown();
         self.frees();
+        self.entry.owner.clone()
     }
 }
 

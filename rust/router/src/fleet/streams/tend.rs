@@ -210,7 +210,7 @@ impl Drop for Pending<'_> {
 }
 
 /// Writes what is new of a stream.
-async fn write(mut pending: Pending<'_>, mut wire: Wire) -> Result<Written, Trouble> {
+pub(super) async fn write(mut pending: Pending<'_>, mut wire: Wire) -> Result<Written, Trouble> {
     let (shared, entry) = (pending.shared, pending.entry);
     let Some(turn) = pending.turn.take() else {
         return Ok(Written::Done);
@@ -252,7 +252,7 @@ async fn write(mut pending: Pending<'_>, mut wire: Wire) -> Result<Written, Trou
     pending.settle();
     match &written {
         Ok(Written::Done) => entry.wrote(num_pieces),
-        Ok(Written::Foreign) if mode == Mode::New => {
+        Ok(Written::Foreign) if mode == Mode::New && !entry.has_gone_on() => {
             // The tenant runs another request of this name elsewhere, which came first.
             shared.metrics.fleet.dropped("name", 1);
             shared.streams.forget(entry);

@@ -7,10 +7,11 @@ use futures_util::future::BoxFuture;
 use redis::{RedisResult, Value};
 use spectrie_proto::worker_v1::Learn;
 
+use super::commands::Written;
 use super::sharing::Sharing;
-use super::take::Taking;
+use super::take::{Taking, behind_all};
 use super::tend::Pending;
-use super::tend::lose;
+use super::tend::{lose, write};
 use crate::config::{FleetConfig, LimitsConfig};
 use crate::failover::{Record, ResumeToken};
 use crate::fleet::connection::Bus;
@@ -130,7 +131,7 @@ fn withdrawn_stream_is_not_freed_after_all() {
     let sharing = Sharing::new(&shared, names("a"), true);
     let entry = sharing.entry().clone();
     shared.streams.withdraw(&entry);
-    sharing.let_go();
+    drop(sharing.let_go());
     let end = entry.turn().unwrap().next.end;
     assert!(matches!(end, Some(End::Dropped)), "{end:?}");
 }
@@ -138,12 +139,57 @@ fn withdrawn_stream_is_not_freed_after_all() {
 #[test]
 fn stream_that_is_being_taken_over_is_not_yet_owned() {
     let shared = shared();
-    let _own = Sharing::new(&shared, names("a"), false);
+    let own = Sharing::new(&shared, names("a"), false);
+    own.entry().turn();
     let taken = Sharing::new(&shared, names("b"), true);
     let owned = || shared.streams.owned().len();
     assert_eq!((owned(), shared.streams.running().len()), (1, 2));
     taken.entry().note_taken();
     assert_eq!(owned(), 2);
+}
+
+#[test]
+fn stream_of_which_nothing_was_written_is_not_asked_for() {
+    let shared = shared();
+    // Its name may be that of another stream that was left.
+    let begun = Sharing::new(&shared, names("a"), false);
+    assert!(shared.streams.owned().is_empty());
+    begun.entry().turn();
+    assert_eq!(shared.streams.owned().len(), 1);
+}
+
+#[test]
+fn numbers_of_attempts_are_apart_for_each_taking() {
+    // Two routers in turn, which write only the first that each makes.
+    let first = behind_all(0) + 1;
+    let second = behind_all(first) + 1;
+    assert!(first > 0 && second > first + 40 && behind_all(second) + 1 > second + 40);
+    assert!(behind_all(u32::MAX) >= u32::MAX - 1);
+}
+
+/// A Redis in which another router has everything.
+struct Foreign;
+
+impl Bus for Foreign {
+    fn answer(&self, _: Vec<Vec<u8>>) -> BoxFuture<'static, RedisResult<Value>> {
+        Box::pin(std::future::ready(Ok(Value::Int(-1))))
+    }
+}
+
+#[tokio::test]
+async fn name_that_is_anothers_ends_a_stream_that_goes_on_and_none_that_begins() {
+    let shared = shared();
+    for (goes_on, expected) in [(false, Written::Done), (true, Written::Foreign)] {
+        let sharing = Sharing::new(&shared, names("a"), false);
+        let entry = sharing.entry();
+        if goes_on {
+            entry.goes_on();
+        }
+        entry.give_whole(record());
+        let wire = Wire::simulated(Arc::new(Foreign));
+        let written = write(Pending::new(&shared, entry), wire).await;
+        assert_eq!(written.unwrap(), expected);
+    }
 }
 
 #[test]
@@ -153,7 +199,7 @@ fn text_of_a_stream_that_was_let_go_is_left_to_who_goes_on_with_it() {
     let sharing = Sharing::new(&shared, names("a"), false);
     let origin = sharing.origin();
     assert!(!fleet.may_have_lost(Some(&origin)));
-    sharing.let_go();
+    drop(sharing.let_go());
     assert!(origin.is_lost() && fleet.may_have_lost(Some(&origin)));
 }
 

@@ -40,7 +40,7 @@ impl Generation {
     ) -> Result<Claimed, RequestError> {
         let until = tokio::time::Instant::from_std(now() + LEAVING);
         loop {
-            let (running, outline) = match self.find_stream(id, token, caller) {
+            let (running, mut outline) = match self.find_stream(id, token, caller) {
                 Ok(Found::Cut(taken, live)) => return self.newest(taken, live, token).await,
                 Ok(Found::Running(running, outline)) => (running, outline),
                 Err(error) if error.kind == ErrorKind::NotFound => {
@@ -48,6 +48,10 @@ impl Generation {
                 }
                 Err(error) => return Err(error),
             };
+            if self.shared.fleet.is_shared() {
+                // Once it has left its record, that is looked at.
+                outline.may_be_behind();
+            }
             self.check(&outline, resume, caller)?;
             // Its own choices make room for themselves.
             self.check_room(&outline, outline.num_unfinished())?;
@@ -99,13 +103,15 @@ impl Generation {
         token: &ResumeToken,
     ) -> Result<Claimed, RequestError> {
         let mut claimed = self.claimed(Some(taken), live);
+        claimed.may_be_behind();
         let own = claimed.record();
         let Some(own) = own.filter(|own| own.holder.is_some()) else {
             return Ok(claimed);
         };
         let (fleet, tenant) = (&self.shared.fleet, own.tenant.as_deref());
         match fleet.take(tenant, own.id(), token, Some(own)).await {
-            Taking::Nothing | Taking::Unreadable => {}
+            Taking::Nothing => claimed.share_again(),
+            Taking::Unreadable => {}
             Taking::Held => {
                 // What is here is older than what its holder has.
                 claimed.forget();
@@ -176,28 +182,29 @@ mod tests {
     use crate::metrics::Metrics;
     use crate::workers::Registry;
 
-    /// A Redis whose one record this router has left, and whose answer is read late.
-    #[derive(Debug)]
-    struct Late;
+    /// A Redis with this answer to whoever takes a stream, and none but good ones to others.
+    #[derive(Clone, Debug)]
+    struct Gives(Vec<Value>, Duration);
 
-    impl Server for Late {
+    impl Server for Gives {
         fn connect(&self) -> BoxFuture<'static, RedisResult<Arc<dyn Bus>>> {
-            Box::pin(async { Ok(Arc::new(Late) as Arc<dyn Bus>) })
+            let bus: Arc<dyn Bus> = Arc::new(self.clone());
+            Box::pin(std::future::ready(Ok(bus)))
         }
     }
 
-    impl Bus for Late {
+    impl Bus for Gives {
         fn answer(&self, words: Vec<Vec<u8>>) -> BoxFuture<'static, RedisResult<Value>> {
             let is_taking = words
                 .get(1)
                 .is_some_and(|script| script.starts_with(b"-- take"));
+            let Self(answer, time) = self.clone();
             Box::pin(async move {
                 if !is_taking {
                     return Ok(Value::Int(1));
                 }
-                tokio::time::advance(Duration::from_secs(1)).await;
-                let owner = Value::BulkString(b"-life:1".to_vec());
-                Ok(Value::Array(vec![owner, Value::Array(Vec::new())]))
+                tokio::time::advance(time).await;
+                Ok(Value::Array(answer))
             })
         }
     }
@@ -210,14 +217,14 @@ mod tests {
         }
 
         fn forget<'a>(&'a self, _: &'a ModelKey, _: &'a str, _: u64) -> BoxFuture<'a, bool> {
-            Box::pin(async { false })
+            Box::pin(std::future::ready(false))
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_a_router_has_itself_outlives_a_taking_that_comes_too_late() {
+    /// A router of life 7 that has a record of `a` itself, with what its client asks for.
+    async fn router(server: Gives) -> (Generation, ResumeToken, Resume) {
         let (limits, metrics) = (LimitsConfig::default(), Arc::new(Metrics::new()));
-        let (fleet, texts) = Fleet::simulated(Arc::new(Late), 7, &limits, metrics.clone());
+        let (fleet, texts) = Fleet::simulated(Arc::new(server), 7, &limits, metrics.clone());
         let registry = Arc::new(Registry::new(Duration::ZERO, &limits));
         let config = Arc::new(RouterConfig::default());
         let generation = Generation::new(registry, metrics, config, fleet.clone());
@@ -236,11 +243,44 @@ mod tests {
             starting_after: Vec::new(),
             repeats: false,
         };
+        (generation, token, resume)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_router_has_itself_outlives_a_taking_that_comes_too_late() {
+        let owner = Value::BulkString(b"-life:1".to_vec());
+        let answer = vec![owner, Value::Array(Vec::new())];
+        let late = Gives(answer, Duration::from_secs(1));
+        let (generation, token, resume) = router(late).await;
         let refused = generation.resume(&resume, &Caller::default()).await;
         assert_eq!(refused.unwrap_err().kind, ErrorKind::Unavailable);
         // It is there for the next call, by the owner that Redis knows now.
         let kept = lock(&generation.shared.records).take(None, "a", &token, now());
         let holder = kept.unwrap().record.holder.unwrap();
         assert!(holder.starts_with(&format!("{:032x}:", 7)), "{holder}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn router_without_workers_keeps_a_record_and_wants_to_be_asked_again() {
+        let nothing = Gives(Vec::new(), Duration::from_millis(1));
+        let (generation, token, resume) = router(nothing).await;
+        let refused = generation.resume(&resume, &Caller::default()).await;
+        assert_eq!(refused.unwrap_err().kind, ErrorKind::Unavailable);
+        let kept = lock(&generation.shared.records).take(None, "a", &token, now());
+        assert!(kept.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stream_of_which_redis_has_nothing_is_shared_as_one_that_begins() {
+        let nothing = Gives(Vec::new(), Duration::from_millis(1));
+        let (generation, token, resume) = router(nothing).await;
+        let caller = Caller::default();
+        let claimed = generation.claim("a", &token, &resume, &caller);
+        let (record, _, sharing) = claimed.await.unwrap().into_parts().unwrap();
+        // Its client may have gone on elsewhere.
+        assert_eq!(record.choices[0].mark, record.request.max_tokens);
+        let sharing = sharing.unwrap();
+        // Its text is not shared twice, whatever is written of it before.
+        assert!(sharing.wants_whole() && sharing.origin().mark().is_some());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::failover::{Outline, Record, Taken};
-use crate::fleet::{Sharing, TakenOver};
+use crate::fleet::{ModelKey, Sharing, TakenOver};
 use crate::generation::live::LiveId;
 use crate::generation::shared::Shared;
 use crate::sync::{lock, now};
@@ -63,6 +63,24 @@ impl Claimed {
         self.record().is_some_and(|record| record.holder.is_none()) && self.sharing.is_some()
     }
 
+    /// Its client may be ahead of a record that the fleet knows: it may have gone on at a router without Redis.
+    pub(super) fn may_be_behind(&mut self) {
+        if let Some(taken) = &mut self.taken
+            && taken.record.holder.is_some()
+        {
+            taken.record.may_be_behind();
+        }
+    }
+
+    /// Goes on from its own record, of which the fleet has nothing.
+    pub(super) fn share_again(&mut self) {
+        let Some(own) = self.record() else { return };
+        let model = ModelKey::new(&own.model_hash, &own.model_digest);
+        let fleet = &self.shared.fleet;
+        let tenant = own.tenant.as_deref();
+        self.sharing = fleet.sharing_again(&model, &own.request, tenant, &own.token);
+    }
+
     /// Goes on from what another router had.
     pub(super) fn take_over(&mut self, over: TakenOver, now: Instant) {
         let TakenOver { record, sharing } = over;
@@ -106,7 +124,7 @@ mod tests {
     use super::*;
     use crate::config::{FleetConfig, LimitsConfig, RouterConfig};
     use crate::failover::example;
-    use crate::fleet::{Fleet, ModelKey};
+    use crate::fleet::Fleet;
     use crate::generation::Generation;
     use crate::metrics::Metrics;
     use crate::workers::Registry;
@@ -127,7 +145,7 @@ mod tests {
         // Its last words were never written: others went on from what was before them.
         let mut older = own.clone();
         older.choices[0].attempt = 2;
-        let sharing = fleet.sharing(&ModelKey::from("m"), &own.request, None);
+        let sharing = fleet.sharing(&ModelKey::from("m"), &own.request, None, &own.token);
         let shared = generation.shared.clone();
         let live = shared.live.claim(None, "a").unwrap();
         let taken = lock(&shared.records).taken(own, now());

@@ -57,9 +57,14 @@ impl Run {
         let Some(keeping) = self.keeping.take() else {
             return;
         };
-        if sharing.as_ref().is_some_and(Sharing::is_doubtful) {
-            // What its workers sent meanwhile may be another router's to count.
-            return sharing.map_or((), Sharing::let_go);
+        let is_doubtful = sharing.as_ref().is_some_and(Sharing::is_doubtful);
+        let is_lost = sharing.as_ref().is_some_and(Sharing::is_lost);
+        let (sharing, holder) = match sharing {
+            Some(sharing) if is_doubtful => (None, Some(sharing.let_go())),
+            sharing => (sharing, None),
+        };
+        if is_lost {
+            return;
         }
         let is_unread = |event: &Event| matches!(event, Event::Started(_));
         let first = self.ready.front().and_then(|event| event.event.as_ref());
@@ -68,7 +73,8 @@ impl Run {
             return;
         }
         let now = now();
-        if !self.take_the_rest(now) {
+        // What its workers sent while it was doubtful may be another router's to count.
+        if !is_doubtful && !self.take_the_rest(now) {
             return;
         }
         let has_ended = self.choices.iter().all(Choice::has_ended);
@@ -77,6 +83,8 @@ impl Run {
         }
         let mut record = self.record(&keeping, has_ended, now);
         let (tenant, id) = (record.tenant.clone(), record.id().to_owned());
+        // Redis says whether this is the newest, once its client asks for it.
+        record.holder = holder;
         if let Some(sharing) = sharing.filter(|_| !self.live.is_forgotten()) {
             record.holder = Some(sharing.leave(record.clone()));
         }

@@ -8,6 +8,7 @@ use super::go_on::{Resume, unknown};
 use super::mark::Mark;
 use crate::error::{ErrorKind, RequestError};
 use crate::failover::Outline;
+use crate::generation::refusal::RETRY_DELAY;
 use crate::generation::{Caller, Generation};
 use crate::workers::ServedModel;
 
@@ -71,6 +72,11 @@ impl Generation {
         let registry = &self.shared.registry;
         let model = registry.known_model(&hello, &outline.model_digest);
         let model = model.ok_or_else(|| {
+            if registry.find(Some(&outline.model)).is_err() {
+                // Of a router that has just begun, or whose workers have.
+                let message = format!("no worker of {:?} is ready: try again", outline.model);
+                return RequestError::retry(ErrorKind::Unavailable, message, RETRY_DELAY);
+            }
             let message = format!("other weights are served as {:?} now", outline.model);
             RequestError::new(ErrorKind::FailedPrecondition, message)
         })?;
