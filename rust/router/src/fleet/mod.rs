@@ -27,6 +27,8 @@ pub(crate) use keys::ModelKey;
 pub(crate) use pupils::{Gone, Pupils};
 pub(crate) use records::origin::Origin;
 pub(crate) use run::run;
+#[cfg(test)]
+pub(crate) use simulated::text_of;
 pub(crate) use slices::{Account, Counted, Verdict};
 pub(crate) use streams::{Sharing, TakenOver, Taking};
 pub(crate) use wire::StreamId as Place;

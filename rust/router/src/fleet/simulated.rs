@@ -1,9 +1,11 @@
-//! A fleet whose Redis is simulated.
+//! A fleet whose Redis is simulated, and what a simulation looks at.
 
 use std::sync::Arc;
 
 use super::connection::Server;
-use super::handle::{Fleet, Texts};
+use super::entry::{Entry, Said};
+use super::handle::{Fleet, Link, Texts};
+use super::keys::ModelKey;
 use crate::config::{FleetConfig, LimitsConfig};
 use crate::metrics::Metrics;
 
@@ -23,5 +25,28 @@ impl Fleet {
         let shared = Arc::get_mut(fleet.0.as_mut().unwrap()).unwrap();
         (shared.server, shared.origin) = (Some(server), origin);
         (fleet, texts)
+    }
+
+    /// Whether it has a connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        let shared = self.0.as_ref();
+        shared.is_some_and(|shared| matches!(*shared.link.borrow(), Link::Up(_)))
+    }
+
+    /// Streams that run, or that something is still to be written of, and the bytes of all that is held.
+    pub(crate) fn held(&self) -> (usize, usize, usize) {
+        self.0.as_ref().map_or((0, 0, 0), |shared| {
+            let streams = &shared.streams;
+            let num_running = streams.running().len();
+            (num_running, streams.num_due(), streams.num_bytes())
+        })
+    }
+}
+
+/// The tokens of an entry of a model's stream.
+pub(crate) fn text_of(bytes: &[u8], model: &ModelKey) -> Option<Vec<u32>> {
+    match Entry::decode(bytes, model).ok()?.said {
+        Said::Text(token_ids) => Some(token_ids),
+        Said::Forgotten => None,
     }
 }

@@ -66,6 +66,17 @@ impl LiveIds {
         }
     }
 
+    /// The ids of those that give events now.
+    #[cfg(test)]
+    pub(super) fn streams(&self) -> Vec<String> {
+        let by_name = lock(&self.by_name);
+        let is_stream = |live: &Arc<Live>| lock(&live.state).stream.strong_count() > 0;
+        let streams = by_name.iter().filter(|(_, live)| is_stream(live));
+        let mut ids: Vec<_> = streams.map(|((_, id), _)| id.clone()).collect();
+        ids.sort();
+        ids
+    }
+
     /// How many are in use.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

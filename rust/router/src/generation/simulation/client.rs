@@ -9,7 +9,7 @@ use spectrie_proto::v1::generate_event::Event;
 use tokio::task::JoinHandle;
 
 use super::model::answer;
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, RequestError};
 use crate::generation::{Caller, Generation, GenerationStream, Resume};
 use crate::sync::lock;
 use spectrie_types::seed::choice_seed;
@@ -38,27 +38,24 @@ pub(super) struct Client {
 /// What a stream brought, over all its connections.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    token: Option<String>,
+    /// The number of the connection that it listens to.
+    pub(super) connection: u64,
+    pub(super) token: Option<String>,
     positions: Vec<u32>,
     token_ids: Vec<Vec<u32>>,
     finished: Vec<Vec<v1::Finished>>,
-    error: Option<ErrorKind>,
+    pub(super) error: Option<ErrorKind>,
 }
 
 impl Client {
     pub(super) fn start(generation: &Generation, ask: Ask) -> Self {
-        let num_choices = ask.num_choices as usize;
-        let seen = Arc::new(Mutex::new(Seen {
-            token: None,
-            positions: vec![0; num_choices],
-            token_ids: vec![Vec::new(); num_choices],
-            finished: vec![Vec::new(); num_choices],
-            error: None,
-        }));
+        let seen = Arc::new(Mutex::new(Seen::nothing(&ask)));
         let (generation, asked, noted) = (generation.clone(), ask.clone(), seen.clone());
         let reading = tokio::spawn(async move {
-            let stream = start(&generation, &asked).await?;
-            read(stream, asked.slowness, &noted).await;
+            let stream = start(&generation, &asked).await;
+            let stream = stream.map_err(|error| format!("{} was refused: {error}", asked.name))?;
+            let error = read(stream, asked.slowness, &noted, 0).await;
+            lock(&noted).error = error;
             Ok(())
         });
         Self { ask, reading, seen }
@@ -77,7 +74,10 @@ impl Client {
             tokio::time::sleep(pause).await;
             let resume = lock(&seen).resume(&ask.name);
             match generation.resume(&resume, &Caller::default()).await {
-                Ok(resumed) => read(resumed.stream, ask.slowness, &seen).await,
+                Ok(resumed) => {
+                    let error = read(resumed.stream, ask.slowness, &seen, 0).await;
+                    lock(&seen).error = error;
+                }
                 // What failed leaves nothing to go on from.
                 Err(error)
                     if matches!(error.kind, ErrorKind::NotFound | ErrorKind::EndsWorkers)
@@ -98,7 +98,11 @@ impl Client {
     }
 }
 
-async fn start(generation: &Generation, ask: &Ask) -> Result<GenerationStream, String> {
+/// Begins the stream that a client asks for.
+pub(super) async fn start(
+    generation: &Generation,
+    ask: &Ask,
+) -> Result<GenerationStream, RequestError> {
     let request = v1::GenerateRequest {
         request_id: Some(ask.name.clone()),
         prompt: Some(v1::generate_request::Prompt::Text(ask.name.clone())),
@@ -113,22 +117,31 @@ async fn start(generation: &Generation, ask: &Ask) -> Result<GenerationStream, S
         }),
         ..Default::default()
     };
-    let stream = generation.start_resumable(request, Caller::default(), None);
-    let stream = stream.await;
-    stream.map_err(|error| format!("{} was refused: {error}", ask.name))
+    generation
+        .start_resumable(request, Caller::default(), None)
+        .await
 }
 
-/// Reads to the end; what is noted stays when the reading is cut.
-async fn read(mut stream: GenerationStream, slowness: Duration, seen: &Mutex<Seen>) {
+/// Reads to the end, which may be an error; what is noted stays when the reading is cut. Nothing is noted
+/// once the client listens to another connection.
+pub(super) async fn read(
+    mut stream: GenerationStream,
+    slowness: Duration,
+    seen: &Mutex<Seen>,
+    connection: u64,
+) -> Option<ErrorKind> {
+    let mut last = None;
     loop {
         if !slowness.is_zero() {
             tokio::time::sleep(slowness).await;
         }
         let next = stream.next().await;
         let mut seen = lock(seen);
+        let is_heard = seen.connection == connection;
         match next {
-            None => return,
-            Some(Err(error)) => seen.error = Some(error.kind),
+            None => return last,
+            Some(Err(error)) => last = Some(error.kind),
+            Some(Ok(_)) if !is_heard => {}
             Some(Ok(v1::GenerateEvent { event })) => match event {
                 Some(Event::Delta(delta)) => {
                     seen.positions[delta.index as usize] = delta.position;
@@ -146,7 +159,33 @@ async fn read(mut stream: GenerationStream, slowness: Duration, seen: &Mutex<See
 }
 
 impl Seen {
-    fn resume(&self, name: &str) -> Resume {
+    /// What a client has that has just asked.
+    pub(super) fn nothing(ask: &Ask) -> Self {
+        let num_choices = ask.num_choices as usize;
+        Self {
+            connection: 0,
+            token: None,
+            positions: vec![0; num_choices],
+            token_ids: vec![Vec::new(); num_choices],
+            finished: vec![Vec::new(); num_choices],
+            error: None,
+        }
+    }
+
+    /// Whether each choice has ended.
+    pub(super) fn has_all(&self) -> bool {
+        self.finished.iter().all(|ends| !ends.is_empty())
+    }
+
+    /// Whether this choice has ended.
+    pub(super) fn has_ended(&self, index: usize) -> bool {
+        self.finished
+            .get(index)
+            .is_some_and(|ends| !ends.is_empty())
+    }
+
+    /// What it asks for when it goes on.
+    pub(super) fn resume(&self, name: &str) -> Resume {
         let positions = self.positions.iter().zip(0..);
         Resume {
             request_id: name.to_owned(),

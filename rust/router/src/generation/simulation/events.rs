@@ -1,17 +1,17 @@
 //! What happens to the workers of a world.
 
-use spectrie_proto::worker_v1::{FinishKind, RequestOutput, Start};
+use spectrie_proto::worker_v1::{FinishKind, Learned, RequestOutput, Start};
 
-use super::model::answer;
+use super::model::{answer, served};
 use super::network::ending;
 use super::world::{Broken, World};
 
 impl World {
     /// Takes what was sent to a worker, which may refuse it.
-    pub(super) fn hear(&mut self, place: usize) -> Result<(), String> {
-        while let Some(mut start) = self.workers[place].hear() {
-            self.note(&start)?;
-            let worker = &mut self.workers[place];
+    pub(super) fn hear(&mut self, site: usize, place: usize) -> Result<(), String> {
+        while let Some(mut start) = self.sites[site].workers[place].hear() {
+            self.note(site, &start)?;
+            let worker = &mut self.sites[site].workers[place];
             let refuses = worker.is_draining || (!worker.is_stalled && self.dice.chance(5));
             let Some(history) = self.choices.get_mut(&start.request_id) else {
                 return Err(format!("unknown choice {}", start.request_id));
@@ -34,7 +34,7 @@ impl World {
     }
 
     /// Checks what the router says of a choice.
-    pub(super) fn note(&mut self, start: &Start) -> Result<(), String> {
+    fn note(&mut self, site: usize, start: &Start) -> Result<(), String> {
         tracing::debug!(choice = %start.request_id, attempt = start.attempt,
             tokens = start.emitted_token_ids.len(), "heard");
         let (name, emitted) = (&start.request_id, &start.emitted_token_ids);
@@ -47,14 +47,17 @@ impl World {
         }
         // A worker may hear late of an attempt that was cancelled when its client was cut.
         let is_late = |attempt: u32| history.was_cut && attempt > start.attempt;
-        match history.attempt {
+        let last = self.sites[site].attempts.get(name).copied();
+        match last {
             Some(attempt) if is_late(attempt) => return Ok(()),
             Some(attempt) if attempt >= start.attempt => {
                 return Err(format!("{name} is sent as attempt {} again", start.attempt));
             }
             _ => {}
         }
-        history.attempt = Some(start.attempt);
+        self.sites[site]
+            .attempts
+            .insert(name.clone(), start.attempt);
         if history.was_faulted {
             history.tokens_after_fault.get_or_insert(emitted.len());
         }
@@ -63,8 +66,8 @@ impl World {
     }
 
     /// A late refusal, a failure or nonsense for one choice.
-    pub(super) fn trouble(&mut self, place: usize) {
-        let worker = &mut self.workers[place];
+    pub(super) fn trouble(&mut self, site: usize, place: usize) {
+        let worker = &mut self.sites[site].workers[place];
         let count = worker.running.len();
         if count == 0 {
             return;
@@ -104,88 +107,112 @@ impl World {
     }
 
     /// One step of a worker; `false` if it died of it, or stalls.
-    pub(super) fn step(&mut self, place: usize) -> bool {
-        let worker = &mut self.workers[place];
-        if worker.is_stalled {
+    pub(super) fn step(&mut self, site: usize, place: usize) -> bool {
+        if self.sites[site].workers[place].is_stalled {
             return false;
         }
-        let dies = worker.running.iter().any(|(name, choice)| {
-            let poison = self.choices.get(name).and_then(|history| history.poison_at);
-            poison.is_some_and(|place| choice.reaches(place))
-        });
-        if dies {
-            self.lose(place);
+        if self.is_deadly(site, place) {
+            self.lose(site, place);
             return false;
         }
-        worker.step(&mut self.dice);
+        self.sites[site].workers[place].step(&mut self.dice);
         true
     }
 
-    pub(super) fn lose(&mut self, place: usize) {
-        let worker = self.workers.swap_remove(place);
+    /// Whether a worker may die of its next step.
+    pub(super) fn is_deadly(&self, site: usize, place: usize) -> bool {
+        let mut running = self.sites[site].workers[place].running.iter();
+        running.any(|(name, choice)| {
+            let poison = self.choices.get(name).and_then(|history| history.poison_at);
+            poison.is_some_and(|place| choice.reaches(place))
+        })
+    }
+
+    pub(super) fn lose(&mut self, site: usize, place: usize) {
+        let site = &mut self.sites[site];
+        let worker = site.workers.swap_remove(place);
         tracing::debug!(worker = %worker.worker.id, running = ?worker.running, "lost");
-        self.registry.leave(&worker.worker);
+        site.registry.leave(&worker.worker);
         worker.worker.lose(tonic::Status::unavailable("lost"));
-        self.gone.push(worker);
+        site.gone.push(worker);
     }
 
     /// Lets up to `count` outputs of a worker arrive.
-    pub(super) fn arrive(&mut self, place: usize, count: usize) {
-        let worker = &mut self.workers[place];
+    pub(super) fn arrive(&mut self, site: usize, place: usize, count: usize) {
+        let worker = &mut self.sites[site].workers[place];
         let count = count.min(worker.wire.len());
         let outputs: Vec<_> = worker.wire.drain(..count).collect();
         let worker = worker.worker.clone();
         for output in &outputs {
-            if self.is_late(output) {
+            if self.is_late(site, output) {
                 self.report.late += 1;
-                self.take_late(output);
+                self.take_late(site, output);
             }
         }
-        self.registry.deliver(&worker, outputs);
+        let ended = self.learned(&outputs);
+        let site = &self.sites[site];
+        site.registry.deliver(&worker, outputs);
+        for learned in ended {
+            let key = served().fleet_key();
+            site.registry.learned(&worker, &key, &site.fleet, learned);
+        }
+    }
+
+    /// What a worker says that it learned, behind the ends of its answers.
+    fn learned(&self, outputs: &[RequestOutput]) -> Vec<Learned> {
+        let ended = outputs
+            .iter()
+            .filter(|output| output.finish == FinishKind::FinishLength as i32);
+        let ended = ended.filter_map(|output| {
+            let history = self.choices.get(&output.request_id)?;
+            Some(Learned {
+                namespace: "default".into(),
+                token_ids: answer(history.seed, history.max_tokens),
+                request_id: output.request_id.clone(),
+                attempt: Some(output.attempt),
+            })
+        });
+        ended.collect()
     }
 
     /// Lets an output of a lost worker arrive.
-    pub(super) fn arrive_late(&mut self) {
-        if self.gone.is_empty() {
+    pub(super) fn arrive_late(&mut self, site: usize) {
+        let gone = &mut self.sites[site].gone;
+        if gone.is_empty() {
             return;
         }
-        let place = self.dice.below(self.gone.len());
-        match self.gone[place].wire.pop_front() {
+        let place = self.dice.below(gone.len());
+        match gone[place].wire.pop_front() {
             Some(output) => {
                 self.report.late += usize::from(!output.token_ids.is_empty());
-                self.take_late(&output);
-                let worker = self.gone[place].worker.clone();
-                self.registry.deliver(&worker, vec![output]);
+                let worker = gone[place].worker.clone();
+                self.take_late(site, &output);
+                self.sites[site].registry.deliver(&worker, vec![output]);
             }
-            None => drop(self.gone.swap_remove(place)),
+            None => drop(gone.swap_remove(place)),
         }
     }
 
-    fn is_late(&self, output: &RequestOutput) -> bool {
-        let attempt = self
-            .choices
-            .get(&output.request_id)
-            .map(|history| history.attempt);
-        attempt
-            .flatten()
-            .is_some_and(|attempt| output.attempt < attempt)
+    fn is_late(&self, site: usize, output: &RequestOutput) -> bool {
+        let attempt = self.sites[site].attempts.get(&output.request_id);
+        attempt.is_some_and(|attempt| output.attempt < *attempt)
     }
 
     /// What a router does that does not look at attempts.
-    fn take_late(&self, output: &RequestOutput) {
+    fn take_late(&self, site: usize, output: &RequestOutput) {
         if self.broken != Some(Broken::TakesLateTokens) {
             return;
         }
-        let history = self.choices.get(&output.request_id);
-        let Some(attempt) = history.and_then(|history| history.attempt) else {
+        let site = &self.sites[site];
+        let Some(attempt) = site.attempts.get(&output.request_id) else {
             return;
         };
-        for worker in &self.workers {
+        for worker in &site.workers {
             let output = RequestOutput {
-                attempt,
+                attempt: *attempt,
                 ..output.clone()
             };
-            self.registry.deliver(&worker.worker, vec![output]);
+            site.registry.deliver(&worker.worker, vec![output]);
         }
     }
 }

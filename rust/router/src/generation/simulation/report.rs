@@ -14,6 +14,18 @@ pub(super) struct Report {
     pub(super) convicted: usize,
     pub(super) dropped: usize,
     pub(super) cut: usize,
+    /// Routers that died or stood still, and cuts of their connections to Redis.
+    pub(super) routers_lost: usize,
+    pub(super) routers_stopped: usize,
+    pub(super) lines_cut: usize,
+    /// Streams that ran at more than one router; that no router knew any more.
+    pub(super) moved: usize,
+    pub(super) forsaken: usize,
+    /// Schedules after which every token was counted once.
+    pub(super) exact: usize,
+    /// Texts that were shared, and that were not though their answers ended well.
+    pub(super) taught: usize,
+    pub(super) untaught: usize,
 }
 
 impl Report {
@@ -29,5 +41,13 @@ impl Report {
         self.convicted += other.convicted;
         self.dropped += other.dropped;
         self.cut += other.cut;
+        self.routers_lost += other.routers_lost;
+        self.routers_stopped += other.routers_stopped;
+        self.lines_cut += other.lines_cut;
+        self.moved += other.moved;
+        self.forsaken += other.forsaken;
+        self.exact += other.exact;
+        self.taught += other.taught;
+        self.untaught += other.untaught;
     }
 }

@@ -9,22 +9,17 @@ use super::dice::Dice;
 use super::model::served;
 use super::network::SimWorker;
 use super::report::Report;
-use crate::config::{LimitsConfig, RouterConfig};
+use super::site::{Site, limits};
+use crate::config::LimitsConfig;
 use crate::fleet::Fleet;
-use crate::generation::Generation;
 use crate::metrics::Metrics;
-use crate::sync::lock;
-use crate::workers::Registry;
 
-const MAX_REQUESTS: usize = 8;
+pub(super) const MAX_REQUESTS: usize = 8;
 const MAX_WORKERS: usize = 4;
 /// Random turns of a schedule; nothing but poison disturbs those after them.
 const TURNS: usize = 250;
 /// Calm turns in which everything ends.
 const CALM_TURNS: usize = 3_000;
-/// Longer than any schedule.
-const FOREVER: Duration = Duration::from_secs(10_000_000);
-
 /// Faults of the router that the checks must catch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
@@ -40,7 +35,6 @@ pub(super) struct History {
     pub(super) seed: u64,
     pub(super) max_tokens: usize,
     pub(super) poison_at: Option<usize>,
-    pub(super) attempt: Option<u32>,
     pub(super) was_cut: bool,
     pub(super) was_refused: bool,
     pub(super) was_faulted: bool,
@@ -53,13 +47,11 @@ pub(super) struct History {
 pub(super) struct World {
     pub(super) dice: Dice,
     pub(super) broken: Option<Broken>,
-    pub(super) registry: Arc<Registry>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) generation: Generation,
-    pub(super) workers: Vec<SimWorker>,
-    /// Lost workers whose last outputs are on their way.
-    pub(super) gone: Vec<SimWorker>,
+    /// One, or those that share what they know of streams.
+    pub(super) sites: Vec<Site>,
     pub(super) num_joined: usize,
+    /// Whether workers of other numerics join.
+    pub(super) may_differ: bool,
     pub(super) has_other_numerics: bool,
     pub(super) clients: Vec<Client>,
     pub(super) choices: BTreeMap<String, History>,
@@ -68,35 +60,14 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64, broken: Option<Broken>) -> Self {
-        let limits = LimitsConfig {
-            max_queued: Some(1_000),
-            default_deadline_s: FOREVER.as_secs_f64(),
-            max_deadline_s: FOREVER.as_secs_f64(),
-            client_stall_timeout_s: FOREVER.as_secs_f64(),
-            ..LimitsConfig::default()
-        };
-        let registry = Arc::new(Registry::new(FOREVER, &limits));
-        let mut config = RouterConfig {
-            limits,
-            ..RouterConfig::default()
-        };
-        config.workers.wait_s = FOREVER.as_secs_f64();
+        let limits = limits(LimitsConfig::default().resume_window_s);
         let metrics = Arc::new(Metrics::new());
-        let generation = Generation::new(
-            registry.clone(),
-            metrics.clone(),
-            Arc::new(config),
-            Fleet::default(),
-        );
         Self {
             dice: Dice::new(seed),
             broken,
-            registry,
-            metrics,
-            generation,
-            workers: Vec::new(),
-            gone: Vec::new(),
+            sites: vec![Site::new(limits, metrics, Fleet::default())],
             num_joined: 0,
+            may_differ: true,
             has_other_numerics: false,
             clients: Vec::new(),
             choices: BTreeMap::new(),
@@ -106,7 +77,7 @@ impl World {
 
     /// Plays the schedule.
     pub(super) async fn run(mut self) -> Result<Report, String> {
-        self.join()?;
+        self.join(0)?;
         for _ in 0..TURNS {
             self.turn().await?;
             self.pass_time(0).await;
@@ -137,7 +108,7 @@ impl World {
 
     async fn turn(&mut self) -> Result<(), String> {
         match self.dice.below(100) {
-            0..4 => self.join()?,
+            0..4 => self.join(0)?,
             4..14 => self.ask(),
             14..16 => self.drop_client(),
             16..19 => self.cut_client(),
@@ -145,56 +116,66 @@ impl World {
                 let milliseconds = self.dice.below(40) as u64;
                 self.pass_time(milliseconds).await;
             }
-            30..36 => self.arrive_late(),
-            _ if self.workers.is_empty() => {}
+            30..36 => self.arrive_late(0),
+            _ if self.sites[0].workers.is_empty() => {}
             _ => {
-                let place = self.dice.below(self.workers.len());
-                self.visit(place)?;
+                let place = self.dice.below(self.sites[0].workers.len());
+                self.visit(0, place)?;
             }
         }
         self.check_alone()
     }
 
     fn calm_turn(&mut self) -> Result<(), String> {
-        self.arrive_late();
-        if self.workers.len() < 2 {
-            self.join()?;
-        }
-        for place in (0..self.workers.len()).rev() {
-            let worker = &mut self.workers[place];
-            worker.is_stalled = false;
-            worker.is_draining = false;
-            self.hear(place)?;
-            if self.step(place) {
-                let num_waiting = self.workers[place].wire.len();
-                self.arrive(place, num_waiting);
-            }
-        }
+        self.calm(0)?;
         self.check_alone()
     }
 
-    fn join(&mut self) -> Result<(), String> {
-        if self.workers.len() >= MAX_WORKERS {
+    /// All of a router's workers do what they should.
+    pub(super) fn calm(&mut self, site: usize) -> Result<(), String> {
+        self.arrive_late(site);
+        if self.sites[site].workers.len() < 2 {
+            self.join(site)?;
+        }
+        for place in (0..self.sites[site].workers.len()).rev() {
+            let worker = &mut self.sites[site].workers[place];
+            worker.is_stalled = false;
+            worker.is_draining = false;
+            self.hear(site, place)?;
+            if self.step(site, place) {
+                let num_waiting = self.sites[site].workers[place].wire.len();
+                self.arrive(site, place, num_waiting);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn join(&mut self, site: usize) -> Result<(), String> {
+        if self.sites[site].workers.len() >= MAX_WORKERS {
             return Ok(());
         }
         self.num_joined += 1;
-        let is_other = self.dice.chance(15);
+        let is_other = self.dice.chance(15) && self.may_differ;
         self.has_other_numerics |= is_other;
         let fingerprint = if is_other { "b" } else { "a" };
         let mut worker = SimWorker::new(self.num_joined, fingerprint);
         worker.is_deaf = self.dice.chance(20);
-        let joined = self.registry.join(served(), worker.worker.clone());
-        self.workers.push(worker);
+        let site = &mut self.sites[site];
+        let joined = site.registry.join(served(), worker.worker.clone());
+        site.workers.push(worker);
         joined.map_err(|status| status.to_string())
     }
 
     fn ask(&mut self) {
-        // At most one waits for its first worker: several wake in an order that the seed does not
-        // decide.
-        let num_waiting = self.generation.shared.waiting.len();
-        if self.clients.len() >= MAX_REQUESTS || num_waiting > 0 {
-            return;
+        if self.clients.len() < MAX_REQUESTS && !self.sites[0].is_waited_for() {
+            let ask = self.new_ask();
+            self.clients
+                .push(Client::start(&self.sites[0].generation, ask));
         }
+    }
+
+    /// What the next client asks for.
+    pub(super) fn new_ask(&mut self) -> Ask {
         self.report.requests += 1;
         let max_tokens = 2 + self.dice.below(22);
         let is_poison = self.dice.chance(8);
@@ -217,7 +198,7 @@ impl World {
             self.choices
                 .insert(format!("{}.{index}", ask.name), history);
         }
-        self.clients.push(Client::start(&self.generation, ask));
+        ask
     }
 
     fn drop_client(&mut self) {
@@ -242,24 +223,31 @@ impl World {
         let place = places[self.dice.below(places.len())];
         let pause = Duration::from_millis(self.dice.below(60) as u64);
         let client = &mut self.clients[place];
-        client.cut(&self.generation, pause);
-        for index in 0..client.ask.num_choices {
-            let name = format!("{}.{index}", client.ask.name);
+        client.cut(&self.sites[0].generation, pause);
+        let ask = client.ask.clone();
+        self.was_cut(&ask);
+        self.report.cut += 1;
+    }
+
+    /// Notes that workers may hear late of what a client's choices had.
+    pub(super) fn was_cut(&mut self, ask: &Ask) {
+        for index in 0..ask.num_choices {
+            let name = format!("{}.{index}", ask.name);
             if let Some(history) = self.choices.get_mut(&name) {
                 history.was_cut = true;
             }
         }
-        self.report.cut += 1;
     }
 
-    fn visit(&mut self, place: usize) -> Result<(), String> {
-        self.hear(place)?;
-        let worker = &mut self.workers[place];
+    /// Something happens to a worker.
+    pub(super) fn visit(&mut self, site: usize, place: usize) -> Result<(), String> {
+        self.hear(site, place)?;
+        let worker = &mut self.sites[site].workers[place];
         if worker.is_reserved() {
             // What convicts a choice that is alone is the poison's doing, never chance's.
             worker.is_stalled = false;
-            if self.step(place) {
-                self.arrive(place, 3);
+            if self.step(site, place) {
+                self.arrive(site, place, 3);
             }
             return Ok(());
         }
@@ -268,29 +256,34 @@ impl World {
         match self.dice.below(100) {
             0..3 => {
                 self.report.deaths += hit;
-                self.lose(place);
+                self.lose(site, place);
             }
             3..8 => worker.is_stalled = true,
             8..14 if worker.is_stalled => {
                 self.report.stalls += hit;
-                self.lose(place);
+                self.lose(site, place);
             }
-            14..16 if !self.workers.iter().any(|worker| worker.is_draining) => {
+            14..16
+                if !self.sites[site]
+                    .workers
+                    .iter()
+                    .any(|worker| worker.is_draining) =>
+            {
                 self.report.drains += hit;
-                self.workers[place].is_draining = true;
+                self.sites[site].workers[place].is_draining = true;
             }
-            16..24 => self.trouble(place),
-            24..60 if self.step(place) => {
+            16..24 => self.trouble(site, place),
+            24..60 if self.step(site, place) => {
                 let count = self.dice.below(4);
-                self.arrive(place, count);
+                self.arrive(site, place, count);
             }
             60.. => {
                 let count = self.dice.below(6);
-                self.arrive(place, count);
-                let worker = &self.workers[place];
+                self.arrive(site, place, count);
+                let worker = &self.sites[site].workers[place];
                 let is_idle = worker.running.is_empty() && worker.wire.is_empty();
                 if worker.is_draining && is_idle && worker.worker.num_choices() == 0 {
-                    self.lose(place);
+                    self.lose(site, place);
                 }
             }
             _ => {}
@@ -298,12 +291,13 @@ impl World {
         Ok(())
     }
 
-    fn check_alone(&self) -> Result<(), String> {
+    pub(super) fn check_alone(&self) -> Result<(), String> {
         let shares = |worker: &&SimWorker| {
             let candidate = worker.worker.candidate();
             candidate.is_reserved && candidate.num_choices != 1
         };
-        match self.workers.iter().find(shares) {
+        let mut workers = self.sites.iter().flat_map(|site| &site.workers);
+        match workers.find(shares) {
             Some(worker) => Err(format!("{} does not run alone", worker.worker.id)),
             None => Ok(()),
         }
@@ -324,30 +318,11 @@ impl World {
             is_exact &= ask.poison_at.is_none();
         }
         self.pass_time(0).await;
-        let counted = self.metrics.of_model("m").generated.get();
+        let counted = self.sites[0].num_counted();
         if is_exact && counted != num_tokens as u64 {
             return Err(format!("{counted} tokens counted, {num_tokens} sent"));
         }
-        let shared = &self.generation.shared;
-        let held: usize = self
-            .workers
-            .iter()
-            .map(|worker| worker.worker.num_choices())
-            .sum();
-        let left = (
-            held,
-            self.registry.num_parked(),
-            shared.live.len(),
-            shared.waiting.len(),
-            shared.running.len(),
-        );
-        let num_convicts = lock(&shared.convicts).len();
-        let num_records = lock(&shared.records).len();
-        if left != (0, 0, 0, 0, 0) || num_convicts.max(num_records) > self.report.requests {
-            return Err(format!(
-                "left in the tables: {left:?}, {num_convicts}, {num_records}"
-            ));
-        }
+        self.sites[0].check_tables(self.report.requests)?;
         Ok(self.report)
     }
 }
