@@ -12,6 +12,7 @@ mod dice;
 mod events;
 mod model;
 mod network;
+mod pair;
 mod report;
 mod site;
 mod world;
