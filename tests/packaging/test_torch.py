@@ -73,8 +73,7 @@ def python(request: pytest.FixtureRequest) -> Path:
     folder: Path = PLACE / request.param
     path: Path = folder / "bin/python"
     if not path.exists() and shutil.disk_usage(ROOT).free < ROOM_BYTES:
-        print(f"NOT RUN: {__name__}: an environment takes {ROOM_BYTES >> 30} GB of disk")
-        pytest.skip("NOT RUN: too little disk")
+        pytest.skip(f"NOT RUN: an environment takes {ROOM_BYTES >> 30} GB of disk")
     uv = os.environ.get("UV", "uv")
     if not path.exists():
         subprocess.run([uv, "venv", "--quiet", folder], check=True)
