@@ -213,7 +213,7 @@ bench-scale: model  ## measure draft memory at size; BASE=CHECKOUT beside it (30
 
 .PHONY: wheel
 wheel: setup  ## build both wheels into dist/
-	$(BIN)/maturin build --release --locked --out dist
+	$(BIN)/maturin build --release --locked --strip --out dist
 	$(UV) build --quiet --wheel --python $(BIN)/python --no-build-isolation --out-dir dist kernels
 
 .PHONY: release
