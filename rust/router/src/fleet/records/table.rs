@@ -1,7 +1,7 @@
 //! The streams of a router that others may take over, within a number of bytes.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,10 @@ const SLACK: Duration = Duration::from_secs(10);
 /// Streams that may wait to be written.
 const MAX_DUE: usize = 65_536;
 
+/// Attempts that each stream which comes here has numbers for. A router that lost a stream has forgotten which numbers
+/// it gave, and outputs of these may be on their way: it gives no number twice.
+const ATTEMPTS: u32 = 64;
+
 /// Streams that are shared.
 #[derive(Debug)]
 pub(crate) struct Streams {
@@ -26,6 +30,8 @@ pub(crate) struct Streams {
     /// Bytes that all records may take.
     pub(crate) limit: usize,
     num_bytes: AtomicUsize,
+    /// Which numbers of attempts were given, in parts of [`ATTEMPTS`].
+    num_parts: AtomicU32,
     table: Mutex<Table>,
     /// Rings when a stream begins or ends here.
     pub(crate) has_come: Notify,
@@ -54,10 +60,24 @@ impl Streams {
                 limits.max_resume_bytes
             },
             num_bytes: AtomicUsize::new(0),
+            num_parts: AtomicU32::new(0),
             table: Mutex::default(),
             has_come: Notify::new(),
             pulse: Pulse::default(),
         }
+    }
+
+    /// The attempt before the first that this router makes of a stream that comes from elsewhere, or may, and had this
+    /// one.
+    pub(crate) fn behind_all(&self, attempt: u32) -> u32 {
+        let next = |part: u32| part.max(attempt / ATTEMPTS).saturating_add(1);
+        let before = self
+            .num_parts
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |part| {
+                Some(next(part))
+            });
+        let part = before.map_or_else(next, next);
+        part.saturating_mul(ATTEMPTS).saturating_sub(1)
     }
 
     /// Adds a stream that runs here.

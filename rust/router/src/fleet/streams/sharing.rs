@@ -68,6 +68,12 @@ impl Fleet {
         Some(sharing)
     }
 
+    /// The attempt before the first that a stream makes here which another router may have gone on with, and had this one.
+    pub(crate) fn behind_all(&self, attempt: u32) -> u32 {
+        let shared = self.0.as_ref();
+        shared.map_or(attempt, |shared| shared.streams.behind_all(attempt))
+    }
+
     /// Whether other routers may go on with streams of this one, and it with theirs.
     pub(crate) fn is_shared(&self) -> bool {
         self.0.is_some()

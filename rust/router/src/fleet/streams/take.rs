@@ -118,15 +118,6 @@ impl Fleet {
     }
 }
 
-/// Attempts that each taking has numbers for. A router that lost a stream has forgotten which numbers it gave, and
-/// outputs of these may be on their way; those of who went on with it are higher, and written.
-const ATTEMPTS: u32 = 64;
-
-/// The attempt before the first that whoever takes a stream makes.
-pub(super) fn behind_all(attempt: u32) -> u32 {
-    (attempt | (ATTEMPTS - 1)).min(u32::MAX - 1)
-}
-
 impl Shared {
     /// What this router itself has is the newest.
     fn again(&self, sharing: Sharing, own: &Record) -> Taking {
@@ -153,7 +144,7 @@ impl Shared {
             Ok((mut record, generation)) => {
                 record.may_be_behind();
                 for choice in &mut record.choices {
-                    choice.attempt = behind_all(choice.attempt);
+                    choice.attempt = self.streams.behind_all(choice.attempt);
                 }
                 sharing.entry().is_of(&record.request.namespace, generation);
                 self.metrics.fleet.taken_over();

@@ -279,6 +279,7 @@ mod tests {
         let (record, _, sharing) = claimed.await.unwrap().into_parts().unwrap();
         // Its client may have gone on elsewhere.
         assert_eq!(record.choices[0].mark, record.request.max_tokens);
+        assert_eq!(record.choices[0].attempt, 63);
         let sharing = sharing.unwrap();
         // Its text is not shared twice, whatever is written of it before.
         assert!(sharing.wants_whole() && sharing.origin().mark().is_some());

@@ -74,6 +74,12 @@ impl Claimed {
 
     /// Goes on from its own record, of which the fleet has nothing.
     pub(super) fn share_again(&mut self) {
+        if let Some(taken) = &mut self.taken {
+            // Another router may have gone on with it, and will again, from what this one writes.
+            for choice in &mut taken.record.choices {
+                choice.attempt = self.shared.fleet.behind_all(choice.attempt);
+            }
+        }
         let Some(own) = self.record() else { return };
         let model = ModelKey::new(&own.model_hash, &own.model_digest);
         let fleet = &self.shared.fleet;

@@ -67,6 +67,7 @@ impl World {
 
     /// A late refusal, a failure or nonsense for one choice.
     pub(super) fn trouble(&mut self, site: usize, place: usize) {
+        let moves = self.sites.len() > 1;
         let worker = &mut self.sites[site].workers[place];
         let count = worker.running.len();
         if count == 0 {
@@ -93,7 +94,8 @@ impl World {
         let progressed = history
             .tokens_after_fault
             .is_some_and(|count| num_begun > count);
-        if history.was_faulted && !progressed {
+        // Nor where another router goes on from before that token.
+        if history.was_faulted && (!progressed || moves) {
             return;
         }
         history.was_faulted = true;
