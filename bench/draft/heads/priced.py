@@ -39,7 +39,10 @@ def main() -> None:
         "--orders", type=int, default=_ORDERS, help=f"orders of the texts [{_ORDERS}]"
     )
     parser.add_argument(
-        "--upkeep", type=float, default=Costs().upkeep, help="share of a forward [as measured]"
+        "--upkeep",
+        type=float,
+        default=Costs().upkeep,
+        help="of 64 tokens, as a share of a forward of 64 rows [as measured]",
     )
     args = parser.parse_args()
     costs = Costs(upkeep=args.upkeep)
@@ -54,7 +57,8 @@ def main() -> None:
         " serves, at fixed costs: no machine is measured. A forward of 1, 8 and 16 rows takes"
         f" {costs.forward(1)}, {costs.forward(8)} and {costs.forward(16)} ms, a first level of up to 8 rows"
         f" {costs.first_ms[0]} to {costs.first_ms[1]} ms, a later one {costs.later_ms[0]} to {costs.later_ms[1]}, and"
-        f" upkeep {100 * costs.upkeep:g} % of every forward, asked or not. Nothing is learned from other answers.",
+        f" upkeep of 64 tokens of prompts and outputs {100 * costs.upkeep:g} % of a forward of 64 rows, asked or not."
+        " Nothing is learned from other answers.",
         f"Means of {args.orders} orders of the texts, and the least and most without upkeep: side by side, the longest"
         " answers decide how long a batch takes, so that one order alone says little.",
     ]
