@@ -31,6 +31,9 @@ pub(crate) struct Run {
     pub(super) shared: Arc<Shared>,
     model_metrics: ModelMetrics,
     pub(super) ready: VecDeque<v1::GenerateEvent>,
+    /// What was fetched for a choice and waits until it may be looked at. Here, so that what comes later never goes
+    /// before it, whenever the run is dropped.
+    pub(super) fetched: Option<(usize, Inbox)>,
     pub(super) begun: Instant,
     /// When the last tokens came.
     pub(super) last_tokens: Option<Instant>,
@@ -111,6 +114,7 @@ impl Run {
         }
         Self {
             ready: VecDeque::new(),
+            fetched: None,
             resolved,
             choices,
             mailbox,
@@ -191,8 +195,12 @@ impl Run {
     }
 
     async fn take(&mut self, index: usize, inbox: Inbox) -> Result<(), RequestError> {
+        self.fetched = Some((index, inbox));
         self.await_place(index).await?;
         self.check_lease().await?;
+        let Some((index, inbox)) = self.fetched.take() else {
+            return Ok(());
+        };
         let now = now();
         if let Some((end, error)) = self.absorb(index, inbox, now)? {
             self.lost(index, end, error, now)?;

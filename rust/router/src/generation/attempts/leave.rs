@@ -98,7 +98,8 @@ impl Run {
     /// Takes what workers sent before they hear of the end: what they have finished need not be
     /// computed, nor learned, again. False if the request failed.
     fn take_the_rest(&mut self, now: Instant) -> bool {
-        while let Some((index, inbox)) = self.mailbox.try_take() {
+        let mut fetched = self.fetched.take();
+        while let Some((index, inbox)) = fetched.take().or_else(|| self.mailbox.try_take()) {
             match self.absorb(index, inbox, now) {
                 Ok(None) => {}
                 // Its worker's part is over. A convict's record stays: its client hears why.

@@ -35,6 +35,14 @@ fn no_schedule_of_two_routers_loses_doubles_or_fails_a_token() {
     }
 }
 
+/// Each found something that no schedule before it did.
+#[test]
+fn schedules_that_found_faults_pass() {
+    for seed in [3361, 4131, 7140] {
+        assert_eq!(play(seed).err(), None, "schedule {seed}");
+    }
+}
+
 #[test]
 #[ignore = "deep: thousands of schedules"]
 fn no_schedule_of_two_routers_of_many_loses_doubles_or_fails_a_token() {
