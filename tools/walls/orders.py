@@ -117,7 +117,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "store",
         "room",
         "drafter",
-        "kinds level upkeep",
+        "kinds level pending runs upkeep",
         "fill naming",
         "drafting",
         "mod",

@@ -14,8 +14,6 @@ mod limits;
 mod pupils;
 mod records;
 mod run;
-#[cfg(test)]
-mod simulated;
 mod slices;
 mod streams;
 mod wire;
@@ -28,7 +26,7 @@ pub(crate) use pupils::{Gone, Pupils};
 pub(crate) use records::origin::Origin;
 pub(crate) use run::run;
 #[cfg(test)]
-pub(crate) use simulated::text_of;
+pub(crate) use run::text_of;
 pub(crate) use slices::{Account, Counted, Verdict};
 pub(crate) use streams::{Sharing, TakenOver, Taking};
 pub(crate) use wire::StreamId as Place;

@@ -2,6 +2,8 @@
 
 mod follow;
 mod share;
+#[cfg(test)]
+mod simulated;
 mod tend;
 
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use crate::fleet::streams::{beat, end_life, tend as tend_streams, verify};
 use crate::fleet::wire::{Trouble, Wire};
 use follow::follow;
 use share::share;
+#[cfg(test)]
+pub(crate) use simulated::text_of;
 use tend::tend;
 
 /// First and longest wait before the next attempt to connect.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::connection::Server;
-use super::entry::{Entry, Said};
-use super::handle::{Fleet, Link, Texts};
-use super::keys::ModelKey;
 use crate::config::{FleetConfig, LimitsConfig};
+use crate::fleet::connection::Server;
+use crate::fleet::entry::{Entry, Said};
+use crate::fleet::handle::{Fleet, Link, Texts};
+use crate::fleet::keys::ModelKey;
 use crate::metrics::Metrics;
 
 impl Fleet {
