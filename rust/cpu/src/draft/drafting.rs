@@ -292,12 +292,12 @@ impl<E: Dtype> Drafting<E> {
             probabilities: SharedSlice::new(&mut answers.probabilities),
             scores: SharedSlice::new(&mut answers.scored),
         };
-        let runs = Runs {
-            drafter: self.drafter.as_ref(),
-            space: &space,
+        let runs = Runs::new(
+            self.drafter.as_ref(),
+            &space,
             target,
-            head: self.vocabulary.own_head().unwrap_or(target.head),
-        };
+            self.vocabulary.own_head(),
+        );
         team.run(&|member| {
             for first in (0..rows).step_by(most) {
                 let part = first..rows.min(first + most);
@@ -329,12 +329,12 @@ impl<E: Dtype> Drafting<E> {
         let mut space = self.room.open(&due.batch, due.tokens.len());
         space.store = due.features;
         let target = decoder.target();
-        let runs = Runs {
-            drafter: self.drafter.as_ref(),
-            space: &space,
+        let runs = Runs::new(
+            self.drafter.as_ref(),
+            &space,
             target,
-            head: self.vocabulary.own_head().unwrap_or(target.head),
-        };
+            self.vocabulary.own_head(),
+        );
         runs.enter(team, &due.tokens, &due.origins)?;
         self.pending.clear();
         Ok(())
@@ -347,12 +347,12 @@ impl<E: Dtype> Drafting<E> {
             return Ok(());
         }
         let space = self.room.open(&fill.batch, num_tokens.min(BLOCK_ROWS));
-        let runs = Runs {
-            drafter: self.drafter.as_ref(),
-            space: &space,
+        let runs = Runs::new(
+            self.drafter.as_ref(),
+            &space,
             target,
-            head: self.vocabulary.own_head().unwrap_or(target.head),
-        };
+            self.vocabulary.own_head(),
+        );
         runs.enter(team, &fill.tokens, &[])
     }
 

@@ -13,13 +13,28 @@ use crate::threads::{Member, Team};
 
 /// A drafter with all that one call gives it.
 pub(crate) struct Runs<'a, E: Dtype> {
-    pub(crate) drafter: &'a dyn Drafter<E>,
-    pub(crate) space: &'a Space<'a, E>,
-    pub(crate) target: Target<'a, E>,
-    pub(crate) head: &'a Linear<E>,
+    drafter: &'a dyn Drafter<E>,
+    space: &'a Space<'a, E>,
+    target: Target<'a, E>,
+    head: &'a Linear<E>,
 }
 
-impl<E: Dtype> Runs<'_, E> {
+impl<'a, E: Dtype> Runs<'a, E> {
+    /// `own_head` is the drafter's own; without it, it names tokens by the target's.
+    pub(crate) fn new(
+        drafter: &'a dyn Drafter<E>,
+        space: &'a Space<'a, E>,
+        target: Target<'a, E>,
+        own_head: Option<&'a Linear<E>>,
+    ) -> Self {
+        Self {
+            drafter,
+            space,
+            target,
+            head: own_head.unwrap_or(target.head),
+        }
+    }
+
     /// Computes some rows; see `Run`.
     pub(crate) fn run(
         &self,
