@@ -53,21 +53,6 @@ impl Fleet {
         Some(sharing)
     }
 
-    /// The same of a stream that goes on from this router's own record, of which Redis has nothing: it was cut
-    /// before that was written, or Redis lost it, or cannot be asked now. Where another router has it after all, it
-    /// is that one's.
-    pub(crate) fn sharing_again(
-        &self,
-        model: &ModelKey,
-        request: &ResolvedRequest,
-        tenant: Option<&str>,
-        token: &ResumeToken,
-    ) -> Option<Sharing> {
-        let sharing = self.sharing(model, request, tenant, token)?;
-        sharing.entry.goes_on();
-        Some(sharing)
-    }
-
     /// The attempt before the first that a stream makes here which another router may have gone on with, and had this one.
     pub(crate) fn behind_all(&self, attempt: u32) -> u32 {
         let shared = self.0.as_ref();
@@ -124,6 +109,12 @@ impl Sharing {
     /// Dropping it withdraws the stream: that runs from now on.
     pub(crate) fn drops(&mut self) {
         self.otherwise = Some(End::Dropped);
+    }
+
+    /// It goes on from this router's own record, of which Redis has nothing: it was cut before that was written, or
+    /// Redis lost it, or cannot be asked now. Where another router has it after all, it is that one's.
+    pub(crate) fn goes_on(&self) {
+        self.entry.goes_on();
     }
 
     /// The stream, as the origin of what workers learn from it.

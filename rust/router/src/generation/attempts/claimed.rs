@@ -84,7 +84,8 @@ impl Claimed {
         let model = ModelKey::new(&own.model_hash, &own.model_digest);
         let fleet = &self.shared.fleet;
         let tenant = own.tenant.as_deref();
-        self.sharing = fleet.sharing_again(&model, &own.request, tenant, &own.token);
+        let sharing = fleet.sharing(&model, &own.request, tenant, &own.token);
+        self.sharing = sharing.inspect(Sharing::goes_on);
     }
 
     /// Goes on from what another router had.
