@@ -33,8 +33,8 @@ pub use decoder::{
 };
 pub use draft::{
     Answers, Around, Convolution, Cut, DflashParts, DraftArrays, DraftSizes, DrafterParts,
-    Drafting, Eagle3Parts, FeatureMoves, FusedParts, LowRank, Mask, ModelParts, Parallel, Selector,
-    Shaped, UpkeepArrays, Vocabulary,
+    Drafting, Eagle3Parts, FeatureMoves, FusedParts, LowRank, MAX_PENDING, Mask, ModelParts,
+    Parallel, Selector, Shaped, UpkeepArrays, Vocabulary,
 };
 pub use error::CpuError;
 pub use matmul::{Linear, LinearSource, Stored, pack_all};

@@ -7,6 +7,9 @@ CPU_PAGE_SIZE: int
 MAX_DRAFTERS: int
 """Most drafters beside one model."""
 
+MAX_PENDING_ENTRIES: int
+"""Rows whose entries may wait for those of other forwards; a forward of as many computes its own."""
+
 CPU_TOP_K: int
 """Likeliest tokens that a forward gives for each top row."""
 

@@ -22,9 +22,6 @@ they are used."""
 
 _ROUNDS = 10
 
-_WAITING = 63
-"""Rows of a forward whose entries may wait for those of others (`MAX_PENDING` of the core, less one)."""
-
 
 class Drafts(Protocol):
     """A drafter beside a decoder.
@@ -134,7 +131,8 @@ class CpuDrafts:
         at_once = max(min(times[False]) - min(times[True]), 0.0)
         waited = []
         for _ in range(_ROUNDS // 2):
-            rows = forward(_WAITING)
+            # As many as may wait.
+            rows = forward(_core.MAX_PENDING_ENTRIES - 1)
             waited.append(_seconds(settle) / rows)
         return (at_once + min(waited)) * 1e3
 

@@ -25,3 +25,4 @@ pub use kinds::{
     Parallel,
 };
 pub use naming::{Cut, LowRank, Selector, Shaped, Vocabulary};
+pub use pending::MAX_PENDING;

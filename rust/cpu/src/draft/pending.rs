@@ -7,8 +7,8 @@ use crate::attention::{Batch, BatchRow};
 use crate::draft::drafter::Origin;
 use crate::simd::Dtype;
 
-/// Rows that may wait. A forward of as many computes its entries itself.
-pub(crate) const MAX_PENDING: usize = 64;
+/// Rows whose entries may wait. A forward of as many computes its entries itself.
+pub const MAX_PENDING: usize = 64;
 
 /// Rows that wait for their entries, each with a copy of the feature before it.
 pub(crate) struct Pending<E> {

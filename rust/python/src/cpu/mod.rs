@@ -32,6 +32,7 @@ const _: () = assert!(TOP_K == spectrie_types::sizes::TOP_K);
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CPU_PAGE_SIZE", PAGE_SIZE)?;
     module.add("MAX_DRAFTERS", MAX_DRAFTERS)?;
+    module.add("MAX_PENDING_ENTRIES", spectrie_cpu::MAX_PENDING)?;
     module.add("CPU_TOP_K", TOP_K)?;
     module.add_class::<CpuWeights>()?;
     module.add_class::<CpuDecoder>()?;
