@@ -46,6 +46,10 @@ def by_the_package(
     return head, states[:, 1:], SimpleNamespace(lm_head=lambda x: x @ lm_head.T)
 
 
+# Scores reach 30, where a float is 2e-6 apart from the next, and processors add them in different orders.
+# Of a wrong form at least 1e-2 is off (test_dflash2).
+TOLERANCE = 1e-4
+
 LAYERS: dict[str, dict[str, Any]] = {
     "all layers see the whole block": {
         "layer_types": ["full_attention"] * 2,
@@ -63,8 +67,8 @@ def test_answers_are_those_of_the_package(tiny: Path, tmp_path: Path, layers: st
     head, states, target = by_the_package(tiny, "DFlashDraftModel", CONFIG | config, tensors)
     expected = head.compute_logits(states, target.lm_head)[0].log_softmax(-1)
     runner = load(tiny, write_head(tmp_path, tensors, **config))
-    assert distance(answered(runner), expected) < 1e-5
-    assert distance(answered(runner, 7), expected) < 1e-5
+    assert distance(answered(runner), expected) < TOLERANCE
+    assert distance(answered(runner, 7), expected) < TOLERANCE
 
 
 SECOND: dict[str, dict[str, Any]] = {
@@ -88,7 +92,7 @@ def test_answers_of_a_second_head_are_those_of_the_package(
     logits = head.compute_logits(states, target.lm_head)[0]
     runner = load(tiny, write_head(tmp_path, tensors, **config))
     expected, _ = selected(tensors, states[0], logits, torch.tensor(GUESSES))
-    assert distance(answered(runner), expected) < 1e-5
+    assert distance(answered(runner), expected) < TOLERANCE
     # The path that the package itself would draft: each place behind the token of the one before.
     with torch.no_grad():
         path, _, _ = head.propose(states, torch.tensor([ANCHOR]), target.lm_head, 0.0)
