@@ -16,6 +16,9 @@ RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name 'Cargo.toml' 
 TEST_CRATES := --workspace --exclude spectrie-py
 # Fails where a filter matches no test; pytest does so itself.
 FILTERED := $(PYTHON) tools/filtered_tests.py
+# Processes that tests run in. One thread of torch in each: two of them on two cores wait for each other.
+PROCESSES ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 # uv trusts the machine's certificates, as pip, git and cargo do: a company's proxy has one of its own.
 export UV_SYSTEM_CERTS ?= 1
 export CARGO_TERM_COLOR ?= auto
@@ -42,7 +45,7 @@ $(OWN_UV): $(STAMPS)/prerequisites tools/uv.txt
 $(STAMPS)/packages: $(STAMPS)/prerequisites requirements.lock | $(UV)
 	@echo "==> Python packages (torch is about 3 GB the first time)"
 	@[ -x $(BIN)/python ] || $(UV) venv --python $(PYTHON) $(VENV)
-	$(UV) pip sync --python $(BIN)/python --require-hashes requirements.lock
+	$(UV) pip sync --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock
 	@rm -f $(STAMPS)/editable && touch $@
 
 # The module is built by cargo, in the open, so that progress shows; the editable install then finds it ready.
@@ -87,7 +90,7 @@ demo: model  ## build everything, fetch the model, stream answers with speculati
 test: model  ## run every test but the chaos tests: Rust, loom, Python, kernels, real processes, the real model
 	cargo test --release --locked --quiet $(TEST_CRATES)
 	@$(MAKE) --no-print-directory test-loom
-	$(BIN)/python -m pytest -q -m "not deep and not gpu" --ignore tests/system/chaos --ignore tests/system/fleet --ignore tests/compat tests
+	$(PYTEST) -m "not deep and not gpu" --ignore tests/system/chaos --ignore tests/system/fleet --ignore tests/compat tests
 	@$(MAKE) --no-print-directory test-kernels
 
 # Apart from `test`: three workers of the real model, killed and stopped, leave no core for other tests.
@@ -132,12 +135,12 @@ test-bare:  ## run `make demo` and a quick part of the tests on a bare Debian, i
 .PHONY: test-quick
 test-quick: model
 	cargo test --release --locked --quiet -p spectrie-text
-	$(BIN)/python -m pytest -q -m "not deep and not gpu" tests/model tests/cli tests/llm
+	$(PYTEST) -m "not deep and not gpu" tests/model tests/cli tests/llm
 
 # In a process of their own: the interpreter would run the kernels of every other test, ten times as slowly.
 .PHONY: test-kernels
 test-kernels: setup  ## run Triton kernels against their references (interpreter without a GPU)
-	$(BIN)/python -m pytest -q -m "not deep" kernels/tests
+	$(PYTEST) -m "not deep" kernels/tests
 
 .PHONY: test-deep
 test-deep: model  ## run the long tests: all marked `deep`, loom, Miri, ThreadSanitizer (nightly Rust)
