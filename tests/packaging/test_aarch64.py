@@ -15,7 +15,7 @@ import pytest
 
 from tests.packaging.foreign import install, missing, unpack
 from tests.tiny_model import write_tiny_model
-from tools.release.__main__ import own_wheel
+from tools.release.index import own_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = ROOT / "release"

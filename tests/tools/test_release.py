@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.release.__main__ import own_wheel
 from tools.release.client import bill_of, make_client_wheel
+from tools.release.index import own_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 INFO = "spectrie-1.2.3.dist-info"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tools.release.client import bill_of, make_client_wheel
 from tools.release.folder import Occupied, fresh, write_sums
+from tools.release.index import fetch_packages, own_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 _PYTHON = sys.executable
@@ -68,19 +69,7 @@ def _make(folder: Path, profile: str, targets: list[str], uv: str) -> None:
     binary = own_wheel(folder, platform.machine())
     make_client_wheel(binary, folder)
     (folder / "spectrie.cdx.json").write_bytes(bill_of(binary))
-    _packages(folder, uv, binary)
-
-
-def own_wheel(folder: Path, machine: str) -> Path:
-    """The binary wheel of a processor, by the name that Python has for it.
-
-    Raises:
-        LookupError: None was built.
-    """
-    found = next(folder.glob(f"spectrie-*-abi3-*_{machine}.whl"), None)
-    if found is None:
-        raise LookupError(f"no wheel in {folder} is for {machine}")
-    return found
+    fetch_packages(folder, uv, binary)
 
 
 def _core_wheel(folder: Path, profile: str, target: str, environment: Path) -> None:
@@ -92,39 +81,6 @@ def _core_wheel(folder: Path, profile: str, target: str, environment: Path) -> N
     # maturin looks for zig by the first Python.
     path = f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}"
     _run(environment / "bin/python", "-m", "maturin", *words, PATH=path)
-
-
-def _packages(folder: Path, uv: str, wheel: Path) -> None:
-    """Fetches the wheels of all that spectrie[cpu] asks for, in the versions of requirements.lock."""
-    with tempfile.TemporaryDirectory() as scratch:
-        environment = Path(scratch) / "venv"
-        _run(uv, "venv", "--quiet", "--seed", "--python", _PYTHON, environment)
-        _run(
-            environment / "bin/python",
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--only-binary",
-            ":all:",
-            "--find-links",
-            folder,
-            "--constraint",
-            _constraints(Path(scratch)),
-            "--dest",
-            folder,
-            # This wheel, whatever an index has under the name.
-            f"spectrie[cpu] @ {wheel.as_uri()}",
-        )
-
-
-def _constraints(folder: Path) -> Path:
-    """Writes the versions of the lock without their hashes, as our own wheel has none there."""
-    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    kept = [line.rstrip(" \\") for line in lines if line and not line.startswith((" ", "#"))]
-    path = folder / "constraints.txt"
-    path.write_text("\n".join(kept) + "\n", encoding="utf-8")
-    return path
 
 
 def _run(*words: object, **more: str) -> None:

@@ -1,0 +1,51 @@
+"""A folder of wheels from which pip installs `spectrie[cpu]` without a network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+__all__ = ["fetch_packages", "own_wheel"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def own_wheel(folder: Path, machine: str) -> Path:
+    """The binary wheel of a processor, by the name that Python has for it.
+
+    Raises:
+        LookupError: None was built.
+    """
+    found = next(folder.glob(f"spectrie-*-abi3-*_{machine}.whl"), None)
+    if found is None:
+        raise LookupError(f"no wheel in {folder} is for {machine}")
+    return found
+
+
+def fetch_packages(folder: Path, uv: str, wheel: Path) -> None:
+    """Fetches the wheels of all that spectrie[cpu] asks for, in the versions of requirements.lock.
+
+    Args:
+        folder: Gets them.
+        uv: The uv that makes an environment with pip.
+        wheel: Ours, whatever another index has under its name.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = Path(scratch) / "venv"
+        make = [uv, "venv", "--quiet", "--seed", "--python", sys.executable, str(environment)]
+        subprocess.run(make, cwd=_ROOT, check=True)
+        fetch = [str(environment / "bin/python"), "-m", "pip", "download", "--quiet"]
+        fetch += ["--only-binary", ":all:", "--find-links", str(folder)]
+        fetch += ["--constraint", str(_constraints(Path(scratch))), "--dest", str(folder)]
+        subprocess.run([*fetch, f"spectrie[cpu] @ {wheel.as_uri()}"], cwd=_ROOT, check=True)
+
+
+def _constraints(folder: Path) -> Path:
+    """Writes the versions of the lock without their hashes, as our own wheel has none there."""
+    lines = (_ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    kept = [line.rstrip(" \\") for line in lines if line and not line.startswith((" ", "#"))]
+    path = folder / "constraints.txt"
+    path.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    return path
