@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from tools.image.builder import Builder
 from tools.image.context import Context
 from tools.image.layout import Layout
 from tools.image.root import Failed, missing
+from tools.release.folder import replaced
 
 ROOT = Path(__file__).resolve().parents[2]
 # `cuda` is left out unless asked for: its root takes 15 GB while it is made.
@@ -45,17 +45,15 @@ def main() -> int:
     if place.exists() and any(place.iterdir()) and not (place / "oci-layout").exists():
         print(f"{place} holds something else than images", file=sys.stderr)
         return 2
-    # Beside the place, so that the finished layout needs no copy.
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as scratch:
-        made = Path(scratch) / "layout"
-        try:
+    try:
+        with (
+            replaced(place) as made,
+            tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as scratch,
+        ):
             _build(made, Path(scratch), given.target or TARGETS)
-        except Failed as error:
-            print(error, file=sys.stderr)
-            return 1
-        if place.exists():
-            shutil.rmtree(place)
-        made.rename(place)
+    except Failed as error:
+        print(error, file=sys.stderr)
+        return 1
     layout = Layout(place)
     for name in layout.names():
         print(f"{name}: {layout.size(name) / 1e6:.1f} MB compressed")

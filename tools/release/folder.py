@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["SUMS", "Occupied", "fresh", "write_sums"]
+__all__ = ["SUMS", "Occupied", "fresh", "replaced", "write_sums"]
 
 SUMS = "SHA256SUMS"
 
@@ -19,7 +19,7 @@ class Occupied(Exception):
 
 @contextmanager
 def fresh(folder: Path) -> Iterator[Path]:
-    """An empty folder, which takes the place of `folder` at the end; where that fails, `folder` stays as it was.
+    """An empty folder for a release, which takes the place of an earlier one alone: see `replaced`.
 
     Args:
         folder: The place. It may hold an earlier release, as its checksums list it.
@@ -27,14 +27,23 @@ def fresh(folder: Path) -> Iterator[Path]:
     Raises:
         Occupied: It holds other files.
     """
+    with replaced(folder) as building:
+        foreign = sorted(_names(folder) - _listed(folder))
+        if foreign:
+            raise Occupied(f"{folder} holds what is of no release: {', '.join(foreign[:3])}")
+        yield building
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """An empty folder, which takes the place of `folder` at the end; where that fails, `folder` stays as it was.
+
+    What a kill leaves beside it, the next time puts right: an earlier folder whose place is empty goes back there.
+    """
     building, earlier = (
         folder.with_name(f".{folder.name}.{what}") for what in ("unfinished", "earlier")
     )
-    # What a build that was killed left.
     _settle(folder, building, earlier)
-    foreign = sorted(_names(folder) - _listed(folder))
-    if foreign:
-        raise Occupied(f"{folder} holds what is of no release: {', '.join(foreign[:3])}")
     building.mkdir(parents=True)
     try:
         yield building
@@ -46,7 +55,7 @@ def fresh(folder: Path) -> Iterator[Path]:
 
 
 def _settle(folder: Path, building: Path, earlier: Path) -> None:
-    """Leaves one release: the earlier one takes its place again where no other did."""
+    """Leaves one folder: the earlier one takes its place again where no other did."""
     if earlier.exists() and not folder.exists():
         earlier.rename(folder)
     for left in (building, earlier):
