@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
-from fnmatch import fnmatch
 from pathlib import Path
 
 from tools.image.root import Failed, Root
@@ -16,27 +16,32 @@ __all__ = ["Context", "copy"]
 class Context:
     """The folder of a build, of which `.dockerignore` says what is sent.
 
-    Its rules are names with `*`, `!` before one that is sent after all; the last that fits holds, for a folder's
-    content too.
+    Its rules are names with `*`, which takes no slash, `**`, which does, and `?`; `!` stands before one that is sent after
+    all. The last that fits holds, for a folder's content too.
 
     Args:
         folder: The folder.
+
+    Raises:
+        Failed: A rule has another sign of a pattern.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         path = folder / ".dockerignore"
-        lines = path.read_text(encoding="utf-8").split() if path.exists() else []
-        self._rules = [line for line in lines if not line.startswith("#")]
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        rules = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        self._rules = [
+            (_pattern(rule.removeprefix("!").strip("/")), rule.startswith("!")) for rule in rules
+        ]
 
     def is_sent(self, path: Path) -> bool:
         """Whether a file of the folder is sent."""
         name = path.relative_to(self.folder).as_posix()
         is_sent = True
-        for rule in self._rules:
-            bare = rule.removeprefix("!").strip("/")
-            if fnmatch(name, bare) or fnmatch(name, f"{bare}/*"):
-                is_sent = rule.startswith("!")
+        for pattern, is_exception in self._rules:
+            if pattern.fullmatch(name):
+                is_sent = is_exception
         return is_sent
 
     def files(self, source: str) -> list[Path]:
@@ -44,6 +49,15 @@ class Context:
         path = self.folder / source
         found = [path] if path.is_file() else sorted(path.rglob("*"))
         return [one for one in found if one.is_file() and self.is_sent(one)]
+
+
+def _pattern(rule: str) -> re.Pattern[str]:
+    """What a rule fits: names, and all that lies in folders of these names."""
+    if re.search(r"[\[\\]", rule):
+        raise Failed(f".dockerignore: '{rule}' has a sign that is not known here")
+    signs = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", rule)
+    return re.compile("".join(signs.get(one, re.escape(one)) for one in parts) + "(/.*)?")
 
 
 def copy(line: str, context: Context, stages: Mapping[str, Root], root: Root) -> None:

@@ -60,7 +60,7 @@ def context(tmp_path: Path) -> Path:
     (folder / "sent/deep").mkdir(parents=True)
     for name in ("one.txt", "secret.txt", "sent/a.txt", "sent/b.log", "sent/deep/c.txt"):
         (folder / name).write_text(name)
-    (folder / ".dockerignore").write_text("*\n!one.txt\n!sent/*.txt\n")
+    (folder / ".dockerignore").write_text("*\n!one.txt\n!sent/**/*.txt\n")
     return folder
 
 
