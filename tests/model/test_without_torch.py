@@ -17,16 +17,12 @@ import pytest
 
 from spectrie.client import Client
 from spectrie.llm import LLM
-from tests.model.drafters.heads import write_tiny_head
-from tests.model.families import FAMILIES, save_family
-from tests.model.torch_free import answers
-from tests.tiny_gguf import write_tiny_gguf
-from tests.tiny_model import write_tiny_model
+from tests.model.cases import write_cases
+from tests.model.torch_free import MISSING, answers
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 ROOT = Path(__file__).parents[2]
-MISSING = ("torch", "triton", "spectrie_kernels", "transformers")
 # What Python runs first: a module that is None is one that is not installed.
 ABSENT = f"import sys\nfor name in {MISSING!r}:\n    sys.modules[name] = None\n"
 
@@ -34,18 +30,7 @@ ABSENT = f"import sys\nfor name in {MISSING!r}:\n    sys.modules[name] = None\n"
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A model with a head, one of every family, and one to convert."""
-    folder = tmp_path_factory.mktemp("torch-free")
-    families = tmp_path_factory.getbasetemp() / "families"
-    for name in FAMILIES:
-        if not (families / name).exists():
-            save_family(name, families / name)
-    write_tiny_gguf(folder / "tiny.gguf")
-    return {
-        "gguf": str(folder / "tiny.gguf"),
-        "model": str(write_tiny_model(folder / "tiny")),
-        "head": str(write_tiny_head(folder / "head")),
-        "folders": [str(families / name) for name in FAMILIES],
-    }
+    return write_cases(tmp_path_factory.mktemp("torch-free"))
 
 
 def environment(folder: Path, *, absent: bool) -> dict[str, str]:

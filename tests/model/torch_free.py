@@ -15,7 +15,10 @@ from spectrie.model.runner.bigrams import BigramTable
 from spectrie.model.sources.resolution import resolve
 from tests.model.drafters.session import Request, draft_path, feed
 
-__all__ = ["answers"]
+__all__ = ["MISSING", "answers"]
+
+MISSING = ("torch", "triton", "spectrie_kernels", "transformers")
+"""What a worker on a CPU does without."""
 
 _PROMPT = "def hello world return hello"
 _LENGTH: dict[str, Any] = {"max_tokens": 24, "ignore_eos": True, "temperature": 0.0}
