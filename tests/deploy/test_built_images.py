@@ -87,7 +87,7 @@ def test_another_program_reads_the_image(image: str, tmp_path: Path) -> None:
 def test_without_arguments_it_shows_the_help(
     image: str, roots: dict[str, Path], tmp_path: Path
 ) -> None:
-    with Container(LAYOUT, image, roots[image], tmp_path, []) as container:
+    with Container(LAYOUT.config(image), roots[image], tmp_path, []) as container:
         assert container.wait(PATIENCE_S) == 0, container.log
         assert "serve" in container.log
 
@@ -97,7 +97,7 @@ def test_a_server_that_everyone_could_use_is_refused(
     image: str, command: str, roots: dict[str, Path], tmp_path: Path
 ) -> None:
     arguments = [command, "/models/tiny"] if command == "serve" else [command]
-    with Container(LAYOUT, image, roots[image], tmp_path, arguments) as container:
+    with Container(LAYOUT.config(image), roots[image], tmp_path, arguments) as container:
         assert container.wait(PATIENCE_S) == 2
         assert "SPECTRIE_OPEN=1" in container.log
         assert container.log.count("\n") == 1
@@ -115,7 +115,9 @@ def test_router_without_a_worker_is_not_well_and_holds_nothing_that_runs_models(
     roots: dict[str, Path], tmp_path: Path
 ) -> None:
     env = {"SPECTRIE_OPEN": "1"}
-    with Container(LAYOUT, "router", roots["router"], tmp_path, ["router"], env=env) as container:
+    with Container(
+        LAYOUT.config("router"), roots["router"], tmp_path, ["router"], env=env
+    ) as container:
         ready(container)
         assert container.health() == 1
         container.terminate()
@@ -132,8 +134,7 @@ def test_server_with_its_model_on_a_volume_answers_and_loses_no_stream_when_it_d
     arguments = ["serve", "/models/tiny", "--drain-timeout=600"]
     volumes = {"/models": model.parent, "/var/cache/spectrie": cache}
     with Container(
-        LAYOUT,
-        "cpu",
+        LAYOUT.config("cpu"),
         roots["cpu"],
         tmp_path / "container",
         arguments,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tools.image.root import Failed, Root
 
-__all__ = ["make_base"]
+__all__ = ["make_base", "suite_of"]
 
 _LEFT_OUT = ("doc", "info", "linda", "lintian/overrides", "locale", "man")
 """Folders of /usr/share without which the slim image comes, and their files as packages are installed later."""
@@ -46,10 +46,7 @@ def make_base(image: str, folder: Path, log: Path, env: Mapping[str, str]) -> Ro
     Raises:
         Failed: The image is another one, or a command failed.
     """
-    found = re.fullmatch(r"debian:(\w+)-slim", image)
-    if found is None:
-        raise Failed(f"the base is '{image}', and only 'debian:RELEASE-slim' can be made here")
-    suite = found[1]
+    suite = suite_of(image)
     root = Root(folder, log)
     # In a mount namespace of its own: what it mounts does not outlast it.
     words = ["unshare", "--mount", "debootstrap", "--force-check-gpg", "--variant=minbase"]
@@ -71,6 +68,18 @@ def make_base(image: str, folder: Path, log: Path, env: Mapping[str, str]) -> Ro
     root.run("apt-get update -q && apt-get upgrade -q -y", env)
     _forget(folder)
     return root
+
+
+def suite_of(image: str) -> str:
+    """The release of Debian that an image is of.
+
+    Raises:
+        Failed: It is not `debian:RELEASE-slim`.
+    """
+    found = re.fullmatch(r"debian:(\w+)-slim", image)
+    if found is None:
+        raise Failed(f"the base is '{image}', and only 'debian:RELEASE-slim' can be made here")
+    return found[1]
 
 
 def _mirror(root: Path) -> str:

@@ -7,9 +7,8 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from tools.image.layout import Layout
 from tools.kube.node.box import missing
 
 __all__ = ["Container", "undecided"]
@@ -36,8 +35,7 @@ class Container:
     It has the loopback network alone. Its root cannot be written to, but for `/tmp` and volumes.
 
     Args:
-        layout: Has the image.
-        name: Of the image.
+        config: How the image runs, as a layout has it: `User`, `Env`, `Entrypoint`, `Cmd`, `Healthcheck`.
         root: Its unpacked layers.
         folder: For its `/tmp`, its output, and what else it is given.
         arguments: After the entry point, instead of the image's.
@@ -47,8 +45,7 @@ class Container:
 
     def __init__(
         self,
-        layout: Layout,
-        name: str,
+        config: Mapping[str, Any],
         root: Path,
         folder: Path,
         arguments: Sequence[str],
@@ -56,7 +53,7 @@ class Container:
         env: Mapping[str, str] | None = None,
         volumes: Mapping[str, Path] | None = None,
     ) -> None:
-        self.config = layout.config(name)
+        self.config = config
         self._user = str(self.config["User"]).partition(":")[0]
         pairs = (one.partition("=") for one in self.config["Env"])
         self._env = {key: value for key, _, value in pairs} | dict(env or {})
