@@ -90,7 +90,7 @@ demo: model  ## build everything, fetch the model, stream answers with speculati
 test: model  ## run every test but the chaos tests: Rust, loom, Python, kernels, real processes, the real model
 	cargo test --release --locked --quiet $(TEST_CRATES)
 	@$(MAKE) --no-print-directory test-loom
-	$(PYTEST) -m "not deep and not gpu" --ignore tests/system/chaos --ignore tests/system/fleet --ignore tests/compat tests
+	$(PYTEST) -m "not deep and not gpu" --ignore tests/system/chaos --ignore tests/system/fleet --ignore tests/packaging/root --ignore tests/compat tests
 	@$(MAKE) --no-print-directory test-kernels
 
 # Apart from `test`: three workers of the real model, killed and stopped, leave no core for other tests.
@@ -99,6 +99,12 @@ test-system: model  ## run the chaos tests under load: workers killed and cut of
 	$(BIN)/python -m pytest -q -s -m "not deep and not gpu" tests/system/chaos
 	@if tools/redis.sh; then $(BIN)/python -m pytest -q -m "not deep and not gpu" tests/system/fleet; \
 	  else echo "NOT RUN: tests/system/fleet needs redis-server, which could not be installed"; fi
+
+# Apart from `test`, which needs no root. It compiles what `test` has compiled, so nothing after it.
+.PHONY: test-root
+test-root: setup  ## install the wheel in a bare Debian, in a folder, and run models there without torch (root, debootstrap; 2 minutes)
+	@if $(BIN)/python -m tools.image.kept; then $(BIN)/python -m pytest -q -m "not deep and not gpu" tests/packaging/root; \
+	  else echo "NOT RUN: tests/packaging/root"; fi
 
 # Not part of `test`: it needs Go and a network, and the newest of a package is another one each week.
 .PHONY: compat

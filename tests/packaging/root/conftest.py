@@ -1,0 +1,98 @@
+"""A bare Debian into which pip has installed `spectrie[cpu]` from a folder of wheels, without a network."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import ROOT
+from tools.image.container import undecided
+from tools.image.kept import kept_root
+from tools.image.root import missing
+from tools.release.client import make_client_wheel
+from tools.release.index import fetch_packages, own_wheel
+
+# As tests/packaging/test_wheels.py has it built, so that nothing is compiled again.
+BUILD = ("-m", "maturin", "build", "--release", "--locked", "--quiet", "--out")
+INSTALL = """\
+python3 -m venv /opt/spectrie
+/opt/spectrie/bin/pip install --quiet --no-index --find-links /index 'spectrie[cpu]'
+"""
+
+
+Say = Callable[[str], None]
+
+
+@pytest.fixture(scope="session")
+def say(pytestconfig: pytest.Config) -> Say:
+    """Prints a line at once, whether output is captured or not."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{line}", flush=True)
+
+    return say
+
+
+@contextmanager
+def step(say: Say, name: str) -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    say(f"==> {name}, {time.monotonic() - begun:.0f} s")
+
+
+@pytest.fixture(scope="session")
+def is_contained(say: Say) -> bool:
+    """Whether commands in the root have it read-only."""
+    reason = undecided()
+    if reason is not None:
+        say(f"NOT DECIDED: whether a read-only root is enough: {reason}")
+    return reason is None
+
+
+@pytest.fixture(scope="session")
+def index(say: Say, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the test profile, the client's, and those of all that `spectrie[cpu]` asks for."""
+    folder: Path = tmp_path_factory.mktemp("index")
+    with step(say, "the wheel of the test profile"):
+        subprocess.run([sys.executable, *BUILD, folder], cwd=ROOT, check=True)
+    wheel = own_wheel(folder, platform.machine())
+    make_client_wheel(wheel, folder)
+    with step(say, "the wheels beside it"):
+        fetch_packages(folder, os.environ.get("UV", "uv"), wheel)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def root(
+    say: Say, index: Path, is_contained: bool, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """The root."""
+    lacks, kept = missing(), kept_root()
+    if lacks is not None or not kept.exists():
+        pytest.skip(f"NOT RUN: it needs {lacks or f'{kept}, which make test-root makes'}")
+    root: Path = tmp_path_factory.mktemp("root") / "root"
+    subprocess.run(["cp", "-a", "--reflink=auto", kept, root], check=True)
+    # Where a container gets its own.
+    (root / "etc/hosts").touch()
+    shutil.copytree(index, root / "index")
+    with step(say, "pip install --no-index --find-links /index 'spectrie[cpu]', in the root"):
+        # Of the environment of this machine nothing: neither its indexes nor its network.
+        words = ["unshare", "--net"] if is_contained else []
+        words += ["chroot", str(root), "/bin/sh", "-euc", INSTALL]
+        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+        done = subprocess.run(words, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shutil.rmtree(root / "index")
+    yield root
+    shutil.rmtree(root)
