@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.markdown import ROOT
+from tests.packaging.root.computing import save_cases
 from tools.image.container import undecided
 from tools.image.kept import kept_root
 from tools.image.root import missing
@@ -74,25 +75,58 @@ def index(say: Say, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def root(
-    say: Say, index: Path, is_contained: bool, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Path]:
-    """The root."""
+def kept() -> Path:
+    """The root that is copied."""
     lacks, kept = missing(), kept_root()
     if lacks is not None or not kept.exists():
         pytest.skip(f"NOT RUN: it needs {lacks or f'{kept}, which make test-root makes'}")
-    root: Path = tmp_path_factory.mktemp("root") / "root"
+    return kept
+
+
+@contextmanager
+def installed(say: Say, kept: Path, index: Path, root: Path, *, has_net: bool) -> Iterator[Path]:
+    """A copy of a root in which pip has installed from a folder of wheels.
+
+    Args:
+        say: Prints a line.
+        kept: The root.
+        index: The folder of wheels.
+        root: Becomes the copy.
+        has_net: Whether pip has this machine's network, because it cannot be taken away.
+    """
     subprocess.run(["cp", "-a", "--reflink=auto", kept, root], check=True)
     # Where a container gets its own.
     (root / "etc/hosts").touch()
     shutil.copytree(index, root / "index")
     with step(say, "pip install --no-index --find-links /index 'spectrie[cpu]', in the root"):
-        # Of the environment of this machine nothing: neither its indexes nor its network.
-        words = ["unshare", "--net"] if is_contained else []
+        words = [] if has_net else ["unshare", "--net"]
         words += ["chroot", str(root), "/bin/sh", "-euc", INSTALL]
+        # Not this machine's variables, which may name an index.
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
         done = subprocess.run(words, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     shutil.rmtree(root / "index")
     yield root
     shutil.rmtree(root)
+
+
+@pytest.fixture(scope="session")
+def root(
+    say: Say,
+    kept: Path,
+    index: Path,
+    is_contained: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Path]:
+    """The root, of the test profile's wheel."""
+    place = tmp_path_factory.mktemp("root") / "root"
+    with installed(say, kept, index, place, has_net=not is_contained) as root:
+        yield root
+
+
+@pytest.fixture(scope="session")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the models that are computed, as `computing.py` wants it."""
+    folder: Path = tmp_path_factory.mktemp("cases")
+    save_cases(folder)
+    return folder

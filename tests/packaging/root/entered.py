@@ -11,7 +11,7 @@ from typing import Self
 
 from tools.image.container import Container
 
-__all__ = ["USER", "Chroot", "enter"]
+__all__ = ["PREFIX", "USER", "Chroot", "enter"]
 
 USER = 65532
 PREFIX = "/opt/spectrie"

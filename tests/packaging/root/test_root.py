@@ -3,62 +3,27 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.docs.markdown import ROOT
-from tests.model.cases import write_cases
-from tests.model.torch_free import MISSING, answers
+from tests.model.torch_free import MISSING
+from tests.packaging.root.computing import PYTHON, computed, expected
 from tests.packaging.root.conftest import Say
 from tests.packaging.root.entered import USER, enter
 from tests.tiny_model import write_tiny_model
 from tests.waiting import wait_until
 
-PYTHON = "/opt/spectrie/bin/python"
 COMPILERS = ("as", "c++", "c99", "cc", "clang", "g++", "gcc", "ld", "rustc")
-CHECKS = ("tests/model/torch_free.py", "tests/model/drafters/session.py")
 STREAMING = ROOT / "tests" / "deploy" / "streaming.py"
 STREAMS, TOKENS = 4, 6000
 PATIENCE_S = 240
 
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the models; `cases.json` has their paths as they are in the root."""
-    folder: Path = tmp_path_factory.mktemp("cases")
-    text = json.dumps(write_cases(folder))
-    (folder / "here.json").write_text(text)
-    (folder / "cases.json").write_text(text.replace(str(folder), "/cases"))
-    return folder
-
-
-def computed(root: Path, cases: Path, tmp_path: Path, **other: Any) -> dict[str, Any]:
-    """What torch_free.py computes in the root."""
-    checks, cache = tmp_path / "checks", tmp_path / "cache"
-    cache.mkdir()
-    for name in CHECKS:
-        (checks / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, checks / name)
-    is_contained = other.pop("is_contained")
-    given = json.loads((cases / "cases.json").read_text()) | other
-    words = [PYTHON, "-m", "tests.model.torch_free", json.dumps({"cases": given, "device": "auto"})]
-    volumes = {"/checks": checks, "/cache": cache, "/cases": cases}
-    with enter(
-        root, tmp_path / "computing", words, volumes=volumes, is_contained=is_contained
-    ) as inside:
-        assert inside.wait(PATIENCE_S) == 0, inside.log
-        found: dict[str, Any] = json.loads(inside.log.splitlines()[-1])
-    loaded = sorted(set(MISSING) & set(found["loaded"]))
-    assert not loaded, f"loaded: {loaded}"
-    return found["answers"]  # type: ignore[no-any-return]
 
 
 def test_root_has_neither_a_compiler_nor_what_a_cpu_does_without(
@@ -88,7 +53,7 @@ def test_wheel_computes_what_the_checkout_does(
 ) -> None:
     found = computed(root, cases, tmp_path, is_contained=is_contained)
     monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "own"))
-    assert found == answers(json.loads((cases / "here.json").read_text()), "cpu")
+    assert found == expected(cases)
     say(f"==> {len(found)} answers of models, bigrams and heads are equal")
 
 

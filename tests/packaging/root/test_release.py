@@ -1,0 +1,95 @@
+"""What `make release` makes, installed in a bare Debian from its own folder; its checksums and sources."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import ROOT
+from tests.packaging.root.computing import computed, expected
+from tests.packaging.root.conftest import Say, installed
+from tools.release.folder import SUMS
+
+FOLDER = ROOT / "release"
+# Of all packages of spectrie[cpu], without pip.
+MOST_BYTES = 160_000_000
+
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(3600)]
+
+
+@pytest.fixture(scope="module")
+def release() -> Path:
+    if not FOLDER.exists():
+        pytest.skip(f"NOT RUN: there is no {FOLDER.name}/, which make release makes")
+    return FOLDER
+
+
+@pytest.fixture(scope="module")
+def root(
+    say: Say,
+    kept: Path,
+    release: Path,
+    is_contained: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Path]:
+    """The root, of the release."""
+    place = tmp_path_factory.mktemp("released") / "root"
+    with installed(say, kept, release, place, has_net=not is_contained) as root:
+        yield root
+
+
+def test_checksums_are_those_of_all_files(release: Path) -> None:
+    words = ["sha256sum", "--check", "--strict", "--quiet", SUMS]
+    subprocess.run(words, cwd=release, check=True)
+    named = {line.split()[1] for line in (release / SUMS).read_text().splitlines()}
+    assert named == {path.name for path in release.iterdir()} - {SUMS}
+
+
+def test_a_release_has_a_wheel_of_each_processor_and_one_of_the_client(release: Path) -> None:
+    names = {path.name for path in release.glob("spectrie-*")}
+    kinds = ("manylinux_2_28_x86_64.whl", "manylinux_2_28_aarch64.whl", "py3-none-any.whl", ".gz")
+    assert [kind for kind in kinds if not any(name.endswith(kind) for name in names)] == []
+    assert (release / "spectrie.cdx.json").exists()
+
+
+def test_installed_release_computes_what_the_checkout_does(
+    root: Path,
+    cases: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_contained: bool,
+    say: Say,
+) -> None:
+    found = computed(root, cases, tmp_path, is_contained=is_contained)
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "own"))
+    assert found == expected(cases)
+    say(f"==> {len(found)} answers of models, bigrams and heads are equal")
+
+
+def test_installed_packages_have_their_size(root: Path, say: Say) -> None:
+    (site,) = (root / "opt/spectrie/lib").glob("python3*/site-packages")
+    files = [path for path in site.rglob("*") if path.is_file() and "pip" not in path.parts]
+    size = sum(path.stat().st_size for path in files)
+    say(f"==> packages of spectrie[cpu]: {size / 1e6:.0f} MB")
+    assert size <= MOST_BYTES
+
+
+def test_sources_build_a_wheel_with_the_core(release: Path, tmp_path: Path) -> None:
+    (sources,) = release.glob("spectrie-*.tar.gz")
+    with tarfile.open(sources) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.glob("spectrie-*/")
+    target = tmp_path / "target"
+    words = [sys.executable, "-m", "maturin", "build", "--release", "--locked", "--quiet"]
+    words += ["--out", str(tmp_path), "--target-dir", str(target)]
+    subprocess.run(words, cwd=folder, check=True)
+    shutil.rmtree(target)
+    (wheel,) = tmp_path.glob("spectrie-*.whl")
+    assert "spectrie/_core.abi3.so" in zipfile.ZipFile(wheel).namelist()
