@@ -157,6 +157,7 @@ test-deep: model  ## run the long tests: all marked `deep`, loom, Miri, ThreadSa
 	  else echo "NOT RUN: tests/deploy/test_built_images.py"; fi
 	@if command -v qemu-aarch64 >/dev/null; then $(MAKE) --no-print-directory release; \
 	  else echo "NOT RUN: tests/packaging/test_aarch64.py needs the Debian package qemu-user"; fi
+	@$(BIN)/python -m tools.image.kept || echo "NOT RUN: tests/packaging/root/test_release.py in a root"
 	$(BIN)/python -m pytest -q -m "deep" --timeout 7200 tests
 	$(BIN)/python -m pytest -q -m "deep" --timeout 7200 kernels/tests
 
