@@ -74,7 +74,7 @@ def main() -> int:
         print(f"a root of Debian needs {lacks}", file=sys.stderr)
         return 1
     if not place.exists():
-        print(f"==> debootstrap makes {place} (once, 1 to 3 minutes)", flush=True)
+        print(f"==> debootstrap makes {place} (once, 1 to 5 minutes)", flush=True)
         try:
             keep(place, _debootstrap)
         except Failed as error:
