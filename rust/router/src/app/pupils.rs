@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use spectrie_proto::worker_v1::Learn;
 
+use crate::failover::Record;
 use crate::fleet::{Gone, ModelKey, Pupils};
 use crate::generation::Generation;
 use crate::workers::Broadcast;
@@ -35,5 +36,9 @@ impl Pupils for All {
 
     fn end_stream(&self, tenant: Option<&str>, id: &str, why: Gone) {
         self.generation.end_stream(tenant, id, why);
+    }
+
+    fn left(&self, tenant: Option<&str>, id: &str, owner: &str) -> Option<Record> {
+        self.generation.left(tenant, id, owner)
     }
 }

@@ -145,6 +145,12 @@ impl Records {
         Some(Taken { record, age, until })
     }
 
+    /// The record of this name.
+    pub(crate) fn find(&self, tenant: Option<&str>, id: &str) -> Option<&Record> {
+        let name = (tenant.map(str::to_owned), id.to_owned());
+        self.kept.get(&name).map(|kept| &kept.record)
+    }
+
     /// Drops the record of this name; whether there was one.
     pub(crate) fn drop_one(&mut self, tenant: Option<&str>, id: &str) -> bool {
         let name = (tenant.map(str::to_owned), id.to_owned());

@@ -4,6 +4,7 @@ use futures_util::future::BoxFuture;
 use spectrie_proto::worker_v1::Learn;
 
 use super::keys::ModelKey;
+use crate::failover::Record;
 
 /// Why a stream is to end here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,5 +32,11 @@ pub(crate) trait Pupils: Send + Sync + 'static {
     /// Ends a tenant's stream, if it runs; does nothing where no streams are.
     fn end_stream(&self, tenant: Option<&str>, id: &str, why: Gone) {
         let _ = (tenant, id, why);
+    }
+
+    /// The record of a tenant's stream, if it is still the one that `owner` left here.
+    fn left(&self, tenant: Option<&str>, id: &str, owner: &str) -> Option<Record> {
+        let _ = (tenant, id, owner);
+        None
     }
 }

@@ -152,10 +152,14 @@ impl Run {
                 return None;
             }
             let wake = tokio::time::Instant::from_std(self.wakes_at());
-            let taken = tokio::time::timeout_at(wake, self.mailbox.take()).await;
-            let failed = match taken {
-                Ok((index, inbox)) => self.take(index, inbox).await.err(),
-                Err(_) => self.check_time(now()).err(),
+            let failed = tokio::select! {
+                biased;
+                (index, inbox) = self.mailbox.take() => self.take(index, inbox).await.err(),
+                () = asked_for(self.sharing.as_ref()) => {
+                    self.share_whole();
+                    None
+                }
+                () = tokio::time::sleep_until(wake) => self.check_time(now()).err(),
             };
             if let Some(error) = failed {
                 return Some(Err(self.fail(error)));
@@ -343,6 +347,14 @@ impl Drop for Run {
             self.call.failed(ErrorKind::Cancelled);
         }
         self.leave_workers();
+    }
+}
+
+/// Waits until a stream may be asked for its whole record.
+async fn asked_for(sharing: Option<&Sharing>) {
+    match sharing {
+        Some(sharing) => sharing.rung().await,
+        None => std::future::pending().await,
     }
 }
 

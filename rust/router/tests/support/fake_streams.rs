@@ -40,8 +40,9 @@ pub(super) fn run(keys: &mut Keys, texts: &[&str], words: &Words) -> Vec<u8> {
 
 fn live(keys: &mut Keys, names: &[&str], arguments: &[&str]) -> Vec<u8> {
     let lease = Duration::from_millis(arguments[0].parse().unwrap());
-    keys.insert(names[0].into(), Key::Life(Instant::now() + lease));
-    match keys.remove(names[1]) {
+    let was_known = keys.insert(names[0].into(), Key::Life(Instant::now() + lease));
+    let was_known = format!(":{}\r\n", u8::from(was_known.is_some()));
+    let wanted = match keys.remove(names[1]) {
         Some(Key::List(wanted)) => list(wanted.iter().map(|name| bulk(name))),
         _ => list(std::iter::empty()),
     }

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
+use tokio::sync::Notify;
+
 use super::written::Piece;
 use crate::failover::{Record, RecordedChoice};
 use crate::sync::{lock, now};
@@ -30,6 +32,8 @@ pub(crate) struct Entry {
     token_digest: OnceLock<String>,
     state: Mutex<State>,
     wants_whole: AtomicBool,
+    /// Rings when the stream is to look whether it is to be written whole.
+    bell: Notify,
     was_tried: AtomicBool,
     /// Whether it went on before anything of it was written.
     has_gone_on: AtomicBool,
@@ -109,6 +113,7 @@ impl Entry {
                 ..State::default()
             }),
             wants_whole: AtomicBool::new(true),
+            bell: Notify::new(),
             was_tried: AtomicBool::new(is_begun),
             has_gone_on: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
@@ -191,6 +196,16 @@ impl Entry {
         let mut state = lock(&self.state);
         state.next.whole = None;
         state.next.pieces = Vec::new();
+    }
+
+    /// Redis may take it now: the stream looks, though nothing comes of it.
+    pub(crate) fn ring(&self) {
+        self.bell.notify_one();
+    }
+
+    /// Waits until the stream is to look whether it is to be written whole. Has one reader.
+    pub(crate) async fn rung(&self) {
+        self.bell.notified().await;
     }
 
     /// Takes the whole record. Gives how many bytes more the entry holds now; whether its turn is to come.
@@ -295,14 +310,32 @@ impl Entry {
     }
 
     /// Redis is gone, and no text waits for it: of one that has ended Redis is to let go what it has, and one
-    /// that runs is asked for again.
-    pub(crate) fn cut(&self) {
+    /// that runs is asked for again. Whether it has ended and Redis has nothing of it.
+    pub(crate) fn cut(&self) -> bool {
         let mut state = lock(&self.state);
-        if matches!(state.next.end, Some(End::Left(_))) {
-            state.next.end = Some(End::Free);
+        let is_left = matches!(state.next.end, Some(End::Left(_)));
+        let is_unwritten = is_left && !state.is_begun;
+        if is_left {
+            state.next.end = (!is_unwritten).then_some(End::Free);
         }
         drop(state);
         self.want_whole();
+        is_unwritten
+    }
+
+    /// Whether Redis has something of it, as far as is known.
+    pub(crate) fn is_begun(&self) -> bool {
+        lock(&self.state).is_begun
+    }
+
+    /// Holds nothing until its end is known again; gives the bytes that it held. None if it is withdrawn.
+    pub(crate) fn empty(&self) -> Option<usize> {
+        let mut state = lock(&self.state);
+        if state.is_over || matches!(state.next.end, Some(End::Dropped)) {
+            return None;
+        }
+        state.next = Next::default();
+        Some(std::mem::take(&mut state.num_bytes))
     }
 
     /// Nothing of it is written any more; gives the bytes that it held.

@@ -46,6 +46,8 @@ struct Table {
     due: VecDeque<Arc<Entry>>,
     /// Those that were left, until they are gone in Redis.
     left: VecDeque<(Instant, Arc<Entry>)>,
+    /// Those that were left while Redis was away, which has nothing of them. They hold nothing.
+    unsaid: VecDeque<Arc<Entry>>,
 }
 
 impl Streams {
@@ -120,6 +122,13 @@ impl Streams {
         all
     }
 
+    /// Those of which Redis has not all, nor is it on its way there.
+    pub(crate) fn unwritten(&self) -> VecDeque<Arc<Entry>> {
+        let mut all = self.running();
+        all.retain(|entry| entry.wants_whole());
+        all.into()
+    }
+
     /// Notes what a change of an entry means: how many bytes more it holds, and whether its turn is to
     /// come, at once if it is `urgent`. False if there is no room for it.
     pub(crate) fn changed(
@@ -192,8 +201,28 @@ impl Streams {
     pub(crate) fn cut(&self) {
         let mut waiting = lock(&self.table).due.clone();
         for entry in waiting.drain(..) {
-            entry.cut();
+            if entry.cut() {
+                self.leave_unsaid(&entry);
+            }
         }
+    }
+
+    /// A stream was left of which Redis has nothing, and which cannot be written now: no text waits, only its name.
+    pub(crate) fn leave_unsaid(&self, entry: &Arc<Entry>) {
+        let Some(held) = entry.empty() else { return };
+        self.resize(-held.cast_signed());
+        let mut table = lock(&self.table);
+        table.unsaid.push_back(entry.clone());
+        if table.unsaid.len() > MAX_DUE {
+            table.unsaid.pop_front();
+        }
+    }
+
+    /// Up to `count` of those.
+    pub(crate) fn unsaid(&self, count: usize) -> Vec<Arc<Entry>> {
+        let mut table = lock(&self.table);
+        let count = count.min(table.unsaid.len());
+        table.unsaid.drain(..count).collect()
     }
 
     /// Up to `count` streams whose turn it is.

@@ -16,12 +16,13 @@ pub(super) const LEASE: Duration = Duration::from_millis(800);
 /// How long a wish for a stream stays in its owner's list.
 const WISH_MS: u64 = 5_000;
 
-/// Says that a router lives, and takes what others want of it.
+/// Says that a router lives, and takes what others want of it. Gives whether it was known to live, and that.
 const LIVE: &str = "-- live
+local was_known = redis.call('EXISTS', KEYS[1])
 redis.call('SET', KEYS[1], '1', 'PX', ARGV[1])
 local wanted = redis.call('LRANGE', KEYS[2], 0, -1)
 redis.call('DEL', KEYS[2])
-return wanted
+return {was_known, wanted}
 ";
 
 /// Writes to a record as its owner. A new one takes the place of any whose owner is gone, or was of the same
@@ -108,6 +109,15 @@ impl Mode {
     }
 }
 
+/// What a router hears that says that it lives.
+#[derive(Debug)]
+pub(super) struct Lease {
+    /// Whether Redis knew that it lives. If not, others may have taken what was its own, or Redis was emptied.
+    pub(super) was_known: bool,
+    /// What others want of it: the keys of streams, each with its owner as it was asked for.
+    pub(super) wanted: Vec<String>,
+}
+
 /// What came of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
@@ -142,9 +152,8 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Wire {
-    /// Says that the router of this life lives; gives what others want of it: the keys of streams, each with
-    /// its owner as it was asked for.
-    pub(super) async fn live(&mut self, life: &str) -> Result<Vec<String>, Trouble> {
+    /// Says that the router of this life lives.
+    pub(super) async fn live(&mut self, life: &str) -> Result<Lease, Trouble> {
         let (key, list) = (lives() + life, wants() + life);
         let mut eval = cmd("EVAL");
         eval.arg(LIVE)
@@ -152,14 +161,20 @@ impl Wire {
             .arg(&key)
             .arg(&list)
             .arg(millis(LEASE));
-        let wanted = match self.ask(&eval, &key, "string").await {
+        let answer = match self.ask(&eval, &key, "string").await {
             Err(trouble @ Trouble::Refused(_)) => {
                 self.repair(&list, "list").await?;
                 return Err(trouble);
             }
             answer => answer?,
         };
-        Ok(items(wanted).iter().map(name).collect())
+        let mut answer = items(answer).into_iter();
+        let was_known = answer.next() == Some(Value::Int(1));
+        let wanted = answer.next().map(items).unwrap_or_default();
+        Ok(Lease {
+            was_known,
+            wanted: wanted.iter().map(name).collect(),
+        })
     }
 
     /// Says that the router of this life is no more.

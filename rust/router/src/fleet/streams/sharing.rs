@@ -131,9 +131,9 @@ impl Sharing {
         self.entry.wants_whole() && self.is_up()
     }
 
-    /// Whether Redis has not the whole record, and nothing is on the way.
-    pub(crate) fn lacks_whole(&self) -> bool {
-        self.entry.wants_whole() && !self.is_lost()
+    /// Waits until the whole record may be asked for.
+    pub(crate) async fn rung(&self) {
+        self.entry.rung().await;
     }
 
     /// Takes the record as it is now.
@@ -205,6 +205,10 @@ impl Drop for Sharing {
         let end = match self.otherwise.take() {
             end if self.is_up() => end,
             // No text waits for Redis: what it has of the stream is to be let go or dropped, no more.
+            Some(End::Left(_)) if !self.entry.is_begun() => {
+                streams.leave_unsaid(&self.entry);
+                return streams.remove(&self.entry);
+            }
             _ if !self.entry.was_tried() => None,
             Some(End::Left(_)) => Some(End::Free),
             end => end,

@@ -39,8 +39,10 @@ pub(crate) struct TakenOver {
 /// What came of asking for a stream.
 #[derive(Debug)]
 pub(crate) enum Taking {
-    /// The fleet knows of none, or cannot be asked.
+    /// The fleet knows of none.
     Nothing,
+    /// The fleet cannot be asked.
+    Unasked,
     /// Another router holds on to it.
     Held,
     /// It was this router's, which stood still since: it may be another's by now. Where the record that this
@@ -71,7 +73,7 @@ impl Fleet {
             id: id.to_owned(),
         };
         if !matches!(*shared.link.borrow(), Link::Up(_)) {
-            return Taking::Nothing;
+            return Taking::Unasked;
         }
         // From before it is asked for: whatever becomes of the answer, it is let go.
         let mut sharing = Sharing::new(shared, names, true);
@@ -92,7 +94,7 @@ impl Fleet {
         };
         loop {
             let Link::Up(mut wire) = shared.link.borrow().clone() else {
-                return Taking::Nothing;
+                return Taking::Unasked;
             };
             let begun = now();
             let asked = wire.take_stream(place, &digest, shared.streams.limit, holder);
@@ -111,7 +113,8 @@ impl Fleet {
                 }
                 Ok(Ok(Found::Owned)) if now() < until => {}
                 Ok(Ok(Found::Owned)) => return Taking::Held,
-                Ok(Ok(Found::Nothing) | Err(_)) | Err(_) => return Taking::Nothing,
+                Ok(Ok(Found::Nothing)) => return Taking::Nothing,
+                Ok(Err(_)) | Err(_) => return Taking::Unasked,
             }
             tokio::time::sleep(PAUSE).await;
         }

@@ -1,5 +1,6 @@
 //! Writes what is shared of streams, and keeps the lease on them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use crate::fleet::handle::{Link, Shared};
 use crate::fleet::keys::life_of;
 use crate::fleet::pupils::{Gone, Pupils};
 use crate::fleet::records::entry::{End, Entry, Turn};
+use crate::fleet::records::table::Streams;
 use crate::fleet::records::written::{Piece, head, pieces};
 use crate::fleet::wire::{Trouble, Wire};
 use crate::sync::now;
@@ -19,6 +21,8 @@ use crate::sync::now;
 const PERIOD: Duration = Duration::from_millis(100);
 /// Streams that are written in one turn; the others wait for the next.
 const BATCH: usize = 128;
+/// Time until a stream is asked again for what Redis has not.
+const RETRY: Duration = Duration::from_secs(1);
 /// Longest that an ending router waits to say so.
 const LAST_WORD: Duration = Duration::from_millis(200);
 
@@ -27,18 +31,26 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
     let streams = &shared.streams;
     let life = life_of(shared.origin);
     let mut renewed: Option<Instant> = None;
+    let mut unwritten = Unwritten::look(streams);
     loop {
         // Before a wish of who has a stream already ends it as if it were this router's.
-        if streams.pulse.must_ask()
-            && let Err(trouble) = verify(shared, pupils, &wire).await
-        {
-            return trouble;
+        if streams.pulse.must_ask() {
+            if let Err(trouble) = verify(shared, pupils, &wire).await {
+                return trouble;
+            }
+            unwritten = Unwritten::look(streams);
         }
         if renewed.is_none_or(|at| now().saturating_duration_since(at) >= LEASE / 4) {
             renewed = Some(now());
             match wire.live(&life).await {
-                Ok(wanted) => {
-                    for wish in wanted {
+                Ok(lease) => {
+                    if !lease.was_known {
+                        if let Err(trouble) = verify(shared, pupils, &wire).await {
+                            return trouble;
+                        }
+                        unwritten = Unwritten::look(streams);
+                    }
+                    for wish in lease.wanted {
                         if let Err(trouble @ Trouble::Lost(_)) =
                             give_up(shared, pupils, &wish, &mut wire).await
                         {
@@ -51,22 +63,75 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
             }
             streams.sweep(now());
         }
-        let due = streams.due(BATCH);
-        let is_full = due.len() == BATCH;
-        let written = due.iter().map(|entry| {
-            let pending = Pending::new(shared, entry);
-            write(pending, wire.clone())
-        });
-        for (result, entry) in join_all(written).await.into_iter().zip(&due) {
+        if unwritten.is_old() {
+            unwritten = Unwritten::look(streams);
+        }
+        unwritten.ring();
+        for entry in streams.unsaid(BATCH) {
+            say(shared, pupils, &entry);
+        }
+        let written = write_due(shared, &wire).await;
+        let is_full = written.len() == BATCH;
+        for (entry, result) in written {
             match result {
                 Ok(Written::Done | Written::Gone) | Err(Trouble::Refused(_)) => {}
-                Ok(Written::Foreign) => lose(shared, pupils, entry),
+                Ok(Written::Foreign) => lose(shared, pupils, &entry),
                 Err(trouble @ Trouble::Lost(_)) => return trouble,
             }
         }
         if !is_full {
             let _ = tokio::time::timeout(PERIOD, streams.has_come.notified()).await;
         }
+    }
+}
+
+/// Streams that are to be asked for their whole records.
+struct Unwritten {
+    waiting: VecDeque<Arc<Entry>>,
+    looked: Instant,
+}
+
+impl Unwritten {
+    fn look(streams: &Streams) -> Self {
+        Self {
+            waiting: streams.unwritten(),
+            looked: now(),
+        }
+    }
+
+    /// Whether it is time to ask again: Redis may take what it refused.
+    fn is_old(&self) -> bool {
+        now().saturating_duration_since(self.looked) >= RETRY
+    }
+
+    /// Asks so many in a turn: together, thousands would write their records down at once.
+    fn ring(&mut self) {
+        for entry in self.waiting.drain(..BATCH.min(self.waiting.len())) {
+            entry.ring();
+        }
+    }
+}
+
+/// Writes what is new of the streams whose turn it is.
+async fn write_due(shared: &Shared, wire: &Wire) -> Vec<(Arc<Entry>, Result<Written, Trouble>)> {
+    let due = shared.streams.due(BATCH);
+    let written = due.iter().map(|entry| {
+        let pending = Pending::new(shared, entry);
+        write(pending, wire.clone())
+    });
+    let written = join_all(written).await;
+    due.into_iter().zip(written).collect()
+}
+
+/// What was left while Redis was away is to be written, if it is still here; else Redis is to have nothing of it.
+fn say(shared: &Shared, pupils: &dyn Pupils, entry: &Arc<Entry>) {
+    let streams = &shared.streams;
+    let Some(record) = pupils.left(entry.tenant.as_deref(), &entry.id, &entry.owner) else {
+        return streams.withdraw(entry);
+    };
+    let change = entry.give_end(End::Left(Box::new(record)));
+    if !streams.changed(entry, change, false) {
+        streams.withdraw(entry);
     }
 }
 
@@ -118,13 +183,25 @@ pub(crate) async fn beat(shared: &Shared) {
     }
 }
 
-/// Says that this router ends: others need not wait.
+/// Writes what streams have left, and says that this router ends: others need not wait.
 pub(crate) async fn end_life(shared: &Shared, mut wire: Wire) {
-    let life = life_of(shared.origin);
-    let _ = tokio::time::timeout(LAST_WORD, wire.end_life(&life)).await;
+    let last_words = async {
+        loop {
+            let written = write_due(shared, &wire).await;
+            if written.is_empty() {
+                return wire.end_life(&life_of(shared.origin)).await;
+            }
+            for (_, result) in written {
+                if let Err(trouble @ Trouble::Lost(_)) = result {
+                    return Err(trouble);
+                }
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LAST_WORD, last_words).await;
 }
 
-fn place<'a>(shared: &Shared, entry: &'a Entry) -> Place<'a> {
+pub(super) fn place<'a>(shared: &Shared, entry: &'a Entry) -> Place<'a> {
     Place {
         key: &entry.key,
         owner: &entry.owner,

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use redis::{RedisResult, Value};
 use spectrie_proto::worker_v1::Learn;
@@ -11,7 +12,7 @@ use super::commands::Written;
 use super::sharing::Sharing;
 use super::take::Taking;
 use super::tend::Pending;
-use super::tend::{lose, write};
+use super::tend::{lose, verify, write};
 use crate::config::{FleetConfig, LimitsConfig};
 use crate::failover::{Record, ResumeToken};
 use crate::fleet::connection::Bus;
@@ -61,6 +62,10 @@ fn no_text_waits_for_a_redis_that_is_away() {
     }
     assert!(due(&shared).is_empty());
     assert_eq!(shared.streams.num_bytes(), 0);
+    // The names of those that clients may go on with do.
+    let unsaid = shared.streams.unsaid(100);
+    let ids: Vec<_> = unsaid.iter().map(|entry| &*entry.id).collect();
+    assert_eq!(ids, ["0", "1", "2"]);
     // What Redis has is let go later.
     Sharing::new(&shared, names("a"), true).leave(record());
     let waiting = due(&shared);
@@ -77,7 +82,11 @@ fn text_that_waits_when_redis_goes_is_given_up() {
     let entry = Arc::new(Entry::new(names("a"), "life", true));
     let change = entry.give_end(End::Left(Box::new(record())));
     assert!(shared.streams.changed(&entry, change, true));
+    let unwritten = Arc::new(Entry::new(names("b"), "life", false));
+    let change = unwritten.give_end(End::Left(Box::new(record())));
+    assert!(shared.streams.changed(&unwritten, change, false));
     shared.streams.cut();
+    assert_eq!(shared.streams.unsaid(100)[0].id, "b");
     let end = due(&shared)[0].turn().unwrap().next.end;
     assert!(matches!(end, Some(End::Free)), "{end:?}");
 }

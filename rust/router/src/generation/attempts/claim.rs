@@ -110,7 +110,7 @@ impl Generation {
         };
         let (fleet, tenant) = (&self.shared.fleet, own.tenant.as_deref());
         match fleet.take(tenant, own.id(), token, Some(own)).await {
-            Taking::Nothing => claimed.share_again(),
+            Taking::Nothing | Taking::Unasked => claimed.share_again(),
             Taking::Unreadable => {}
             Taking::Held => {
                 // What is here is older than what its holder has.
@@ -145,6 +145,7 @@ impl Generation {
         let mut claimed = self.claimed(None, live);
         match shared.fleet.take(caller.tenant(), id, token, None).await {
             Taking::Nothing => Err(unknown()),
+            Taking::Unasked => Err(unasked()),
             Taking::Held | Taking::Late(_) => Err(held()),
             Taking::Unreadable => {
                 let message = "the record of this stream, which another router began, is damaged or of \
@@ -161,6 +162,13 @@ impl Generation {
     fn claimed(&self, taken: Option<Box<Taken>>, live: LiveId) -> Claimed {
         Claimed::new(self.shared.clone(), taken, live)
     }
+}
+
+/// The stream may be there all the same.
+fn unasked() -> RequestError {
+    let message =
+        "the stream is not of this router, and Redis cannot be asked for it now: try again";
+    RequestError::retry(ErrorKind::Unavailable, message, RETRY_DELAY)
 }
 
 fn held() -> RequestError {
@@ -182,7 +190,8 @@ mod tests {
     use crate::metrics::Metrics;
     use crate::workers::Registry;
 
-    /// A Redis with this answer to whoever takes a stream, and none but good ones to others.
+    /// A Redis with this answer to whoever takes a stream, after this time or never, and none but good ones to
+    /// others.
     #[derive(Clone, Debug)]
     struct Gives(Vec<Value>, Duration);
 
@@ -202,6 +211,9 @@ mod tests {
             Box::pin(async move {
                 if !is_taking {
                     return Ok(Value::Int(1));
+                }
+                if time == Duration::MAX {
+                    std::future::pending::<()>().await;
                 }
                 tokio::time::advance(time).await;
                 Ok(Value::Array(answer))
@@ -258,6 +270,22 @@ mod tests {
         let kept = lock(&generation.shared.records).take(None, "a", &token, now());
         let holder = kept.unwrap().record.holder.unwrap();
         assert!(holder.starts_with(&format!("{:032x}:", 7)), "{holder}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stream_that_redis_cannot_be_asked_for_is_asked_for_again() {
+        let silent = Gives(Vec::new(), Duration::MAX);
+        let (generation, _, resume) = router(silent).await;
+        let elsewhere = Resume {
+            request_id: "b".into(),
+            ..resume
+        };
+        let refused = generation.resume(&elsewhere, &Caller::default()).await;
+        assert_eq!(refused.unwrap_err().kind, ErrorKind::Unavailable);
+        let nothing = Gives(Vec::new(), Duration::from_millis(1));
+        let (generation, ..) = router(nothing).await;
+        let refused = generation.resume(&elsewhere, &Caller::default()).await;
+        assert_eq!(refused.unwrap_err().kind, ErrorKind::NotFound);
     }
 
     #[tokio::test(start_paused = true)]

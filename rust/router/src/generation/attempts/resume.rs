@@ -6,15 +6,11 @@ use std::time::{Duration, Instant};
 use super::place::{Look, Place, Waiting};
 use crate::error::{ErrorKind, RequestError};
 use crate::failover::{End, Need, Verdict};
-use crate::fleet::Sharing;
 use crate::generation::choice::Choice;
 use crate::generation::refusal::RETRY_DELAY;
 use crate::generation::run::Run;
 use crate::sync::{lock, now};
 use crate::workers::{ChoiceGuard, Dispatch, Worker};
-
-/// How often a stream that Redis has not looks whether it can be written, though nothing comes of it.
-const WHOLE_TICK: Duration = Duration::from_secs(1);
 
 impl Run {
     /// When to look at deadlines and waits again, at the latest.
@@ -26,9 +22,6 @@ impl Run {
             if !is_begun {
                 wake = wake.min(waiting.since + self.patience());
             }
-        }
-        if self.sharing.as_ref().is_some_and(Sharing::lacks_whole) {
-            wake = wake.min(now + WHOLE_TICK);
         }
         wake
     }
@@ -139,8 +132,6 @@ impl Run {
         for index in 0..self.choices.len() {
             self.look(index, now)?;
         }
-        // Redis may be back.
-        self.share_whole();
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::fleet::Gone;
 use crate::generation::Generation;
 use crate::generation::choice::Choice;
 use crate::generation::run::Run;
-use crate::sync::now;
+use crate::sync::{lock, now};
 
 impl Generation {
     /// Ends a stream that goes on, or is to go on, at another router.
@@ -21,6 +21,13 @@ impl Generation {
             Gone::Wanted => moved("another connection of its client"),
             Gone::Lost => moved("another router"),
         });
+    }
+
+    /// The record of a stream, if it is still the one that `owner` left.
+    pub(crate) fn left(&self, tenant: Option<&str>, id: &str, owner: &str) -> Option<Record> {
+        let records = lock(&self.shared.records);
+        let record = records.find(tenant, id)?;
+        (record.holder.as_deref() == Some(owner)).then(|| record.clone())
     }
 }
 

@@ -26,12 +26,14 @@ pub(super) fn run(keys: &mut Keys, words: &Words) -> Value {
 }
 
 fn live(keys: &mut Keys, names: &[String], values: &[Vec<u8>]) -> Value {
+    let was_known = keys.by_name.contains_key(&names[0]);
     keys.begin_life(names[0].clone(), &values[0]);
     let wanted = match keys.by_name.remove(&names[1]).map(|key| key.kind) {
         Some(Kind::List(wanted)) => wanted,
         _ => Words::new(),
     };
-    Value::Array(wanted.iter().map(bulk).collect())
+    let wanted = Value::Array(wanted.iter().map(bulk).collect());
+    Value::Array(vec![Value::Int(was_known.into()), wanted])
 }
 
 fn write(keys: &mut Keys, name: &str, values: &[Vec<u8>]) -> i64 {
