@@ -45,15 +45,20 @@ fn live(keys: &mut Keys, names: &[&str], arguments: &[&str]) -> Vec<u8> {
     let wanted = match keys.remove(names[1]) {
         Some(Key::List(wanted)) => list(wanted.iter().map(|name| bulk(name))),
         _ => list(std::iter::empty()),
+    };
+    list([was_known.into_bytes(), wanted].into_iter())
+}
+
+fn field(keys: &Keys, name: &str, field: &[u8]) -> Option<Vec<u8>> {
+    match keys.get(name)? {
+        Key::Hash(fields) => fields.get(field).cloned(),
+        _ => None,
     }
 }
 
 fn owner(keys: &Keys, name: &str) -> Option<String> {
-    let Some(Key::Hash(fields)) = keys.get(name) else {
-        return None;
-    };
-    let owner = fields.get(&b"o"[..])?;
-    Some(String::from_utf8_lossy(owner).into_owned())
+    let owner = field(keys, name, b"o")?;
+    Some(String::from_utf8_lossy(&owner).into_owned())
 }
 
 fn lives(keys: &Keys, prefix: &str, owner: &str) -> bool {
@@ -67,14 +72,16 @@ fn write(keys: &mut Keys, name: &str, arguments: &[&str], values: &[Vec<u8>]) ->
     let owner = owner(keys, name);
     let other = owner.as_deref();
     let other = other.filter(|owner| owner.strip_prefix('-').unwrap_or(owner) != mine);
+    let is_same = field(keys, name, b"t").as_deref() == Some(&*values[4]);
+    let no: &[u8] = if is_same { b":-1\r\n" } else { b":-2\r\n" };
     let is_held = |other: &str| {
         let is_own = mode == "new" && other[..32] == mine[..32];
         lives(keys, prefix, other) && !is_own
     };
     match mode {
-        "new" | "left" if other.is_some_and(is_held) => return b":-1\r\n".to_vec(),
+        "new" | "left" if other.is_some_and(is_held) => return no.to_vec(),
         "new" | "left" => {}
-        _ if other.is_some() => return b":-1\r\n".to_vec(),
+        _ if other.is_some() => return no.to_vec(),
         "again" => {}
         _ if owner.is_none() => return b":0\r\n".to_vec(),
         _ => {}
@@ -87,7 +94,7 @@ fn write(keys: &mut Keys, name: &str, arguments: &[&str], values: &[Vec<u8>]) ->
         let Key::Hash(fields) = entry.or_insert(Key::Hash(BTreeMap::new())) else {
             panic!("{name}")
         };
-        for pair in values[4..].chunks(2) {
+        for pair in values[5..].chunks(2) {
             fields.insert(pair[0].clone(), pair[1].clone());
         }
     }

@@ -35,8 +35,6 @@ pub(crate) struct Entry {
     /// Rings when the stream is to look whether it is to be written whole.
     bell: Notify,
     was_tried: AtomicBool,
-    /// Whether it went on before anything of it was written.
-    has_gone_on: AtomicBool,
     is_lost: AtomicBool,
     /// Whether Redis is being asked for it: until it answers, it may be another's rightly.
     is_asked_for: AtomicBool,
@@ -115,7 +113,6 @@ impl Entry {
             wants_whole: AtomicBool::new(true),
             bell: Notify::new(),
             was_tried: AtomicBool::new(is_begun),
-            has_gone_on: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
             is_asked_for: AtomicBool::new(is_begun),
         }
@@ -147,16 +144,6 @@ impl Entry {
     /// Whether it is another router's now.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
-    }
-
-    /// Notes that it is a stream that goes on, though nothing of it was written.
-    pub(crate) fn goes_on(&self) {
-        self.has_gone_on.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether who has it elsewhere has the same stream, and not another of its name.
-    pub(crate) fn has_gone_on(&self) -> bool {
-        self.has_gone_on.load(Ordering::Relaxed)
     }
 
     /// Redis gave it to this router.

@@ -27,7 +27,7 @@ return {was_known, wanted}
 
 /// Writes to a record as its owner. A new one takes the place of any whose owner is gone, or was of the same
 /// router, which has ended it: its last words may come later, and are then none's. Gives 1; 0 if the
-/// record to add to is gone; -1 if it is another's.
+/// record to add to is gone; -1 if the stream is another's; -2 if another stream has its name.
 const WRITE: &str = "-- write
 local function lives(life)
   local left = redis.call('PTTL', ARGV[2] .. life)
@@ -36,15 +36,16 @@ end
 local o = redis.call('HGET', KEYS[1], 'o')
 local mine, mode = ARGV[1], ARGV[4]
 local is_mine = o == mine or o == '-' .. mine
+local no = redis.call('HGET', KEYS[1], 't') == ARGV[5] and -1 or -2
 if mode == 'new' or mode == 'left' then
   local life = o and string.sub(o, 1, 32)
   if o and not is_mine and string.sub(o, 1, 1) ~= '-' and lives(life)
-    and (mode == 'left' or life ~= string.sub(mine, 1, 32)) then return -1 end
-elseif o and not is_mine then return -1
+    and (mode == 'left' or life ~= string.sub(mine, 1, 32)) then return no end
+elseif o and not is_mine then return no
 elseif not o and mode ~= 'again' then return 0 end
 if mode ~= 'add' then redis.call('DEL', KEYS[1]) end
 if mode == 'drop' then return 1 end
-for i = 5, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+for i = 6, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1
 ";
@@ -126,6 +127,8 @@ pub(super) enum Written {
     Gone,
     /// Another owns it.
     Foreign,
+    /// Another stream has its name.
+    Namesake,
 }
 
 /// What came of taking.
@@ -144,6 +147,8 @@ pub(super) enum Found {
 pub(super) struct Place<'a> {
     pub(super) key: &'a str,
     pub(super) owner: &'a str,
+    /// Digest of the stream's token.
+    pub(super) token_digest: &'a str,
     pub(super) lifetime: Duration,
 }
 
@@ -194,7 +199,7 @@ impl Wire {
         eval.arg(place.owner)
             .arg(lives())
             .arg(millis(place.lifetime));
-        eval.arg(mode.name());
+        eval.arg(mode.name()).arg(place.token_digest);
         for (field, value) in fields {
             eval.arg(field).arg(value);
         }
@@ -202,22 +207,22 @@ impl Wire {
             Value::Int(1) => Ok(Written::Done),
             Value::Int(0) => Ok(Written::Gone),
             Value::Int(-1) => Ok(Written::Foreign),
+            Value::Int(-2) => Ok(Written::Namesake),
             _ => Err(Trouble::Refused("Redis gives no number".into())),
         }
     }
 
-    /// Takes a record over for whom showed the token of this digest, unless it has more than `limit` bytes.
+    /// Takes a record over for whom showed the stream's token, unless it has more than `limit` bytes.
     /// What the owner `own` had is the taker's already.
     pub(super) async fn take_stream(
         &mut self,
         place: Place<'_>,
-        token_digest: &str,
         limit: usize,
         own: Option<&str>,
     ) -> Result<Found, Trouble> {
         let mut eval = cmd("EVAL");
         eval.arg(TAKE).arg(1).arg(place.key);
-        eval.arg(place.owner).arg(lives()).arg(token_digest);
+        eval.arg(place.owner).arg(lives()).arg(place.token_digest);
         eval.arg(millis(place.lifetime)).arg(limit);
         eval.arg(WISH_MS).arg(wants()).arg(own.unwrap_or_default());
         eval.arg(millis(LEASE));

@@ -111,12 +111,6 @@ impl Sharing {
         self.otherwise = Some(End::Dropped);
     }
 
-    /// It goes on from this router's own record, of which Redis has nothing: it was cut before that was written, or
-    /// Redis lost it, or cannot be asked now. Where another router has it after all, it is that one's.
-    pub(crate) fn goes_on(&self) {
-        self.entry.goes_on();
-    }
-
     /// The stream, as the origin of what workers learn from it.
     pub(crate) fn origin(&self) -> Origin {
         Origin::new(&self.entry)

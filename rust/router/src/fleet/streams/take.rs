@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use spectrie_request::wire_name;
 
-use super::commands::{Found, LEASE, Place};
+use super::commands::{Found, LEASE};
 use super::sharing::Sharing;
+use super::tend::place;
 use crate::failover::{Record, ResumeToken};
 use crate::fleet::entry::Unreadable;
 use crate::fleet::handle::{Fleet, Link, Shared};
@@ -79,13 +80,8 @@ impl Fleet {
         let mut sharing = Sharing::new(shared, names, true);
         sharing.frees();
         let entry = sharing.entry().clone();
-        let place = Place {
-            key: &entry.key,
-            owner: &entry.owner,
-            lifetime: shared.streams.lifetime,
-        };
-        let digest = token.hex_digest();
-        entry.is_known_by(&digest);
+        entry.is_known_by(&token.hex_digest());
+        let place = place(shared, &entry);
         let holder = own.and_then(|own| own.holder.as_deref());
         let patience = if own.is_some() {
             OWN_PATIENCE
@@ -97,7 +93,7 @@ impl Fleet {
                 return Taking::Unasked;
             };
             let begun = now();
-            let asked = wire.take_stream(place, &digest, shared.streams.limit, holder);
+            let asked = wire.take_stream(place, shared.streams.limit, holder);
             match tokio::time::timeout(patience, asked).await {
                 Ok(Ok(Found::Taken(owner, fields))) => {
                     let owner = owner.strip_prefix('-').unwrap_or(&owner);

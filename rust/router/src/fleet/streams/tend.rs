@@ -74,7 +74,8 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
         let is_full = written.len() == BATCH;
         for (entry, result) in written {
             match result {
-                Ok(Written::Done | Written::Gone) | Err(Trouble::Refused(_)) => {}
+                Ok(Written::Done | Written::Gone | Written::Namesake)
+                | Err(Trouble::Refused(_)) => {}
                 Ok(Written::Foreign) => lose(shared, pupils, &entry),
                 Err(trouble @ Trouble::Lost(_)) => return trouble,
             }
@@ -159,7 +160,8 @@ pub(crate) async fn verify(
         for (answer, entry) in join_all(asked).await.into_iter().zip(some) {
             match answer {
                 Ok(Written::Foreign) => lose(shared, pupils, entry),
-                Ok(Written::Gone) => entry.want_whole(),
+                // What has its name may be older, and its own first words never came.
+                Ok(Written::Gone | Written::Namesake) => entry.want_whole(),
                 Ok(Written::Done) | Err(Trouble::Refused(_)) => {}
                 Err(trouble @ Trouble::Lost(_)) => return Err(trouble),
             }
@@ -205,6 +207,7 @@ pub(super) fn place<'a>(shared: &Shared, entry: &'a Entry) -> Place<'a> {
     Place {
         key: &entry.key,
         owner: &entry.owner,
+        token_digest: entry.token_digest().unwrap_or_default(),
         lifetime: shared.streams.lifetime,
     }
 }
@@ -329,11 +332,10 @@ pub(super) async fn write(mut pending: Pending<'_>, mut wire: Wire) -> Result<Wr
     pending.settle();
     match &written {
         Ok(Written::Done) => entry.wrote(num_pieces),
-        Ok(Written::Foreign) if mode == Mode::New && !entry.has_gone_on() => {
-            // The tenant runs another request of this name elsewhere, which came first.
+        Ok(Written::Namesake) => {
+            // The tenant runs another request of this name elsewhere.
             shared.metrics.fleet.dropped("name", 1);
             shared.streams.forget(entry);
-            return Ok(Written::Done);
         }
         Ok(Written::Foreign) => {}
         Ok(Written::Gone) | Err(_) => entry.want_whole(),

@@ -178,29 +178,65 @@ fn no_number_of_an_attempt_is_given_to_two_streams_that_come_from_elsewhere() {
     assert!(streams.behind_all(u32::MAX) < u32::MAX);
 }
 
-/// A Redis in which another router has everything.
-struct Foreign;
+/// A Redis that gives this number for each write, and knows of no lease.
+struct Says(i64);
 
-impl Bus for Foreign {
-    fn answer(&self, _: Vec<Vec<u8>>) -> BoxFuture<'static, RedisResult<Value>> {
-        Box::pin(std::future::ready(Ok(Value::Int(-1))))
+impl Bus for Says {
+    fn answer(&self, words: Vec<Vec<u8>>) -> BoxFuture<'static, RedisResult<Value>> {
+        let number = Value::Int(self.0);
+        let answer = if words[1].starts_with(b"-- live") {
+            Value::Array(vec![Value::Int(0), Value::Array(Vec::new())])
+        } else {
+            number
+        };
+        Box::pin(std::future::ready(Ok(answer)))
     }
 }
 
+/// What a router does with a stream whose first words are lost on their way to such a Redis.
+async fn ask_for_a_stream_that_begins(number: i64) -> (bool, bool) {
+    let (shared, ended) = (shared(), Ended::default());
+    let sharing = Sharing::new(&shared, names("a"), false);
+    sharing.entry().give_whole(record());
+    drop(Pending::new(&shared, sharing.entry()));
+    let wire = Wire::simulated(Arc::new(Says(number)));
+    sharing.entry().give_whole(record());
+    verify(&shared, &ended, &wire).await.unwrap();
+    (
+        !lock(&ended.0).is_empty(),
+        sharing.entry().wants_whole() && !sharing.is_lost(),
+    )
+}
+
 #[tokio::test]
-async fn name_that_is_anothers_ends_a_stream_that_goes_on_and_none_that_begins() {
+async fn stream_that_begins_is_not_ended_by_another_of_its_name() {
+    assert_eq!(ask_for_a_stream_that_begins(-2).await, (false, true));
+    // Its words did come, and another router has gone on with it since.
+    assert_eq!(ask_for_a_stream_that_begins(-1).await, (true, false));
+}
+
+#[tokio::test]
+async fn name_that_is_anothers_is_shared_no_more() {
     let shared = shared();
-    for (goes_on, expected) in [(false, Written::Done), (true, Written::Foreign)] {
-        let sharing = Sharing::new(&shared, names("a"), false);
-        let entry = sharing.entry();
-        if goes_on {
-            entry.goes_on();
-        }
-        entry.give_whole(record());
-        let wire = Wire::simulated(Arc::new(Foreign));
-        let written = write(Pending::new(&shared, entry), wire).await;
-        assert_eq!(written.unwrap(), expected);
-    }
+    let sharing = Sharing::new(&shared, names("a"), false);
+    sharing.whole(record());
+    let wire = Wire::simulated(Arc::new(Says(-2)));
+    let written = write(Pending::new(&shared, sharing.entry()), wire).await;
+    assert_eq!(written.unwrap(), Written::Namesake);
+    assert!(!sharing.is_lost());
+    assert_eq!(shared.streams.num_bytes(), 0);
+}
+
+#[tokio::test]
+async fn stream_that_redis_has_not_is_rung_for_and_no_other() {
+    let shared = shared();
+    let sharing = Sharing::new(&shared, names("a"), true);
+    sharing.entry().give_whole(record());
+    assert!(shared.streams.unwritten().is_empty());
+    sharing.entry().want_whole();
+    shared.streams.unwritten()[0].ring();
+    let is_rung = || sharing.rung().now_or_never().is_some();
+    assert!(is_rung() && !is_rung());
 }
 
 #[test]

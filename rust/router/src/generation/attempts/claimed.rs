@@ -84,8 +84,7 @@ impl Claimed {
         let model = ModelKey::new(&own.model_hash, &own.model_digest);
         let fleet = &self.shared.fleet;
         let tenant = own.tenant.as_deref();
-        let sharing = fleet.sharing(&model, &own.request, tenant, &own.token);
-        self.sharing = sharing.inspect(Sharing::goes_on);
+        self.sharing = fleet.sharing(&model, &own.request, tenant, &own.token);
     }
 
     /// Goes on from what another router had.

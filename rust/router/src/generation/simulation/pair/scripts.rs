@@ -40,6 +40,8 @@ fn write(keys: &mut Keys, name: &str, values: &[Vec<u8>]) -> i64 {
     let (mine, prefix, mode) = (text(&values[0]), text(&values[1]), text(&values[3]));
     let owner = keys.owner(name);
     let other = owner.as_deref().filter(|owner| is_other(owner, &mine));
+    let is_same = keys.token_digest(name) == Some(&values[4]);
+    let no = if is_same { -1 } else { -2 };
     match &*mode {
         "new" | "left" => {
             let is_held = |other: &str| {
@@ -49,10 +51,10 @@ fn write(keys: &mut Keys, name: &str, values: &[Vec<u8>]) -> i64 {
                     && (mode == "left" || !is_same_router)
             };
             if other.is_some_and(is_held) {
-                return -1;
+                return no;
             }
         }
-        _ if other.is_some() => return -1,
+        _ if other.is_some() => return no,
         "again" => {}
         _ if owner.is_none() => return 0,
         _ => {}
@@ -70,7 +72,7 @@ fn write(keys: &mut Keys, name: &str, values: &[Vec<u8>]) -> i64 {
     });
     key.until = until;
     if let Kind::Hash(fields) = &mut key.kind {
-        for pair in values[4..].chunks_exact(2) {
+        for pair in values[5..].chunks_exact(2) {
             fields.insert(text(&pair[0]), pair[1].clone());
         }
     }
@@ -97,10 +99,13 @@ fn take(keys: &mut Keys, name: &str, values: &[Vec<u8>]) -> Value {
     let Some(owner) = keys.owner(name) else {
         return nothing;
     };
-    if keys.fields(name).and_then(|fields| fields.get("t")) != Some(digest) {
+    if keys.token_digest(name) != Some(digest) {
         return nothing;
     }
-    if owner != text(own) && !owner.starts_with('-') && keys.lives(&prefix, &owner) {
+    if owner != text(own)
+        && !owner.starts_with('-')
+        && keys.lives(&prefix, &owner)
+    {
         let list = text(wants) + life(&owner);
         let key = keys.by_name.entry(list).or_insert(Key {
             kind: Kind::List(Words::new()),
@@ -171,6 +176,10 @@ impl Keys {
             Kind::Hash(fields) => Some(fields),
             _ => None,
         }
+    }
+
+    fn token_digest(&self, name: &str) -> Option<&Vec<u8>> {
+        self.fields(name)?.get("t")
     }
 
     fn owner(&self, name: &str) -> Option<String> {
