@@ -17,6 +17,12 @@ mod report;
 mod site;
 mod world;
 
+use std::time::Instant;
+
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+
+use crate::sync::now;
 use report::Report;
 use world::{Broken, World};
 
@@ -64,6 +70,15 @@ impl Schedules {
     }
 }
 
+/// Milliseconds of a replay, by its own clock.
+struct SimulatedTime(Instant);
+
+impl FormatTime for SimulatedTime {
+    fn format_time(&self, line: &mut Writer<'_>) -> std::fmt::Result {
+        write!(line, "{}", now().duration_since(self.0).as_millis())
+    }
+}
+
 /// Plays `schedules`, or those that the environment names; panics at the first that breaks a rule. Gives what they
 /// brought about, none if the environment chose them.
 fn play_all(
@@ -80,6 +95,7 @@ fn play_all(
         // A replay says what happens.
         let lines = tracing_subscriber::fmt().with_writer(std::io::stderr);
         let lines = lines.with_max_level(tracing::Level::DEBUG);
+        let lines = lines.with_timer(SimulatedTime(now()));
         drop(lines.try_init());
     }
     let mut sum = Report::default();

@@ -18,6 +18,9 @@ pub(super) struct Report {
     pub(super) routers_lost: usize,
     pub(super) routers_stopped: usize,
     pub(super) lines_cut: usize,
+    /// Routers that were asked to end, and how often Redis forgot everything.
+    pub(super) routers_drained: usize,
+    pub(super) flushed: usize,
     /// Streams that ran at more than one router; that no router knew any more.
     pub(super) moved: usize,
     pub(super) forsaken: usize,
@@ -44,6 +47,8 @@ impl Report {
         self.routers_lost += other.routers_lost;
         self.routers_stopped += other.routers_stopped;
         self.lines_cut += other.lines_cut;
+        self.routers_drained += other.routers_drained;
+        self.flushed += other.flushed;
         self.moved += other.moved;
         self.forsaken += other.forsaken;
         self.exact += other.exact;

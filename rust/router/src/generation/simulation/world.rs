@@ -20,6 +20,7 @@ const MAX_WORKERS: usize = 4;
 const TURNS: usize = 250;
 /// Calm turns in which everything ends.
 const CALM_TURNS: usize = 3_000;
+
 /// Faults of the router that the checks must catch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
@@ -27,6 +28,12 @@ pub(super) enum Broken {
     ForgetsEmitted,
     /// Tokens of an older attempt count for the running one.
     TakesLateTokens,
+    /// A router goes on with streams that another has taken over.
+    WritesWhatIsAnothers,
+    /// A router takes streams over from one that lives.
+    TakesFromTheLiving,
+    /// A text is shared again by who goes on with its stream.
+    SharesTwice,
 }
 
 /// What the world remembers of a choice.

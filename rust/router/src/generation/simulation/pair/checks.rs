@@ -1,6 +1,6 @@
 //! The rules that hold whatever happened to two routers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::super::model::{answer, served};
@@ -14,9 +14,10 @@ use spectrie_types::seed::choice_seed;
 /// Longest that a stream runs at two routers that both have Redis: the lease, and what a router doubts at
 /// most before it goes on.
 const MAX_OVERLAP: Duration = Duration::from_millis(1_800);
-/// What a record may be behind its stream: until the stream looks whether Redis is back, a turn of writing, and
-/// the way to Redis.
-const UNWRITTEN: Duration = Duration::from_millis(1_250);
+/// What a record may be behind its stream: a turn of writing, and the way to Redis.
+const UNWRITTEN: Duration = Duration::from_millis(250);
+/// Until a router notices that what it had written is gone.
+const UNNOTICED: Duration = Duration::from_millis(200);
 /// Turns of 20 ms until each router has Redis again, and all of its streams have ended.
 const LAST_TURNS: usize = 350;
 /// Until the last words of all streams are written.
@@ -66,17 +67,25 @@ impl Pair {
         Ok(self.world.report)
     }
 
-    /// A stream is lost only with a router that died before it had written that there is one.
+    /// A stream is lost only with a router that died before it had written that there is one, or with what
+    /// Redis alone had of it.
     fn check_forsaken(&self, client: &Roamer, trail: &Trail) -> Result<(), String> {
         let is_lost = |(site, since): &(usize, std::time::Instant)| {
+            let router = &self.routers[*site];
             let Some(died) = self.died(*site) else {
                 return false;
             };
-            let was_cut = self.routers[*site].was_cut;
-            let could_since = was_cut.map_or(*since, |until| until.max(*since));
-            died.saturating_duration_since(could_since) < UNWRITTEN
+            let flushed = self.flushed.map(|at| at + UNNOTICED);
+            let could_not = router.could_not_write.max(flushed);
+            let could_since = if router.closes_by.is_some() {
+                // It had all the time that it wanted.
+                could_not
+            } else {
+                could_not.max(Some(*since))
+            };
+            could_since.is_some_and(|since| died.saturating_duration_since(since) < UNWRITTEN)
         };
-        if trail.visits.iter().any(is_lost) {
+        if trail.visits.iter().any(is_lost) || self.exposed.contains(&client.ask.name) {
             return Ok(());
         }
         Err(format!("{} is lost: {trail:?}", client.ask.name))
@@ -101,13 +110,15 @@ impl Pair {
     /// Each text is shared once at most; and once if its answer ended well, but for those that a router counts
     /// as dropped, or took with it.
     fn check_texts(&mut self, kept: &[(Roamer, Trail)]) -> Result<(), String> {
-        let mut shared: BTreeMap<Vec<u32>, usize> = BTreeMap::new();
-        for text in self.redis.texts(&served().fleet_key()) {
-            *shared.entry(text).or_default() += 1;
+        let texts = self.redis.texts(&served().fleet_key());
+        let mut counts: BTreeMap<(usize, &Vec<u32>), usize> = BTreeMap::new();
+        for (num_flushes, text) in &texts {
+            *counts.entry((*num_flushes, text)).or_default() += 1;
         }
-        if let Some((text, count)) = shared.iter().find(|(_, count)| **count > 1) {
+        // With what Redis held it forgets what was shared.
+        if let Some(((_, text), count)) = counts.iter().find(|(_, count)| **count > 1) {
             let mut choices = self.world.choices.iter();
-            let of = choices.find(|(_, choice)| answer(choice.seed, choice.max_tokens) == **text);
+            let of = choices.find(|(_, choice)| answer(choice.seed, choice.max_tokens) == ***text);
             return Err(format!("the text of {of:?} is shared {count} times"));
         }
         for router in &self.routers {
@@ -115,10 +126,11 @@ impl Pair {
             let count = taught.len();
             taught.sort();
             taught.dedup();
-            if taught.len() < count {
+            if taught.len() < count && self.flushed.is_none() {
                 return Err("a router's workers were taught a text twice".into());
             }
         }
+        let shared: BTreeSet<_> = texts.iter().map(|(_, text)| text).collect();
         let (mut num_missing, mut missing) = (0, Vec::new());
         for (client, trail) in kept {
             let ask = &client.ask;
@@ -127,7 +139,7 @@ impl Pair {
             }
             for index in 0..ask.num_choices {
                 let text = answer(choice_seed(ask.seed, index), ask.max_tokens);
-                if lock(&client.seen).has_ended(index as usize) && !shared.contains_key(&text) {
+                if lock(&client.seen).has_ended(index as usize) && !shared.contains(&text) {
                     num_missing += 1;
                     missing.push(format!("{}.{index}", ask.name));
                 }

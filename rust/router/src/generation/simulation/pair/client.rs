@@ -32,7 +32,7 @@ pub(super) type Doors = Arc<Mutex<Vec<Door>>>;
 pub(super) struct Trail {
     /// Where its stream ran, and since when.
     pub(super) visits: Vec<(usize, Instant)>,
-    /// Its router died before it had begun.
+    /// Its router died, or drained, before it had begun.
     pub(super) is_unbegun: bool,
     /// No router knew its stream any more.
     pub(super) is_forsaken: bool,
@@ -137,6 +137,14 @@ impl Journey {
                 }
                 None => None,
                 Some(Ok(kind)) => kind,
+                // Where several wait for a first worker, they wake in an order that the seed does not decide.
+                Some(Err(RequestError {
+                    kind: ErrorKind::Unavailable,
+                    ..
+                })) if lock(&self.seen).token.is_none() => {
+                    lock(&self.trail).is_unbegun = true;
+                    return Ok(());
+                }
                 Some(Err(error)) => Some(error.kind),
             };
             match kind {

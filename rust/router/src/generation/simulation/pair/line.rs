@@ -64,9 +64,19 @@ impl Line {
 
     /// Ends all connections; there are no others for this time.
     pub(super) fn cut(&self, time: Duration) {
+        let is_lost = lock(&self.state).dice.chance(50);
+        self.end(time, is_lost);
+    }
+
+    /// As [`Self::cut`]; what is under way to Redis is lost.
+    pub(super) fn lose(&self, time: Duration) {
+        self.end(time, true);
+    }
+
+    fn end(&self, time: Duration, is_lost: bool) {
         let mut state = lock(&self.state);
         state.down_until = now() + time;
-        if state.dice.chance(50) {
+        if is_lost {
             state.lost.cancel();
         }
         state.cut.cancel();

@@ -1,6 +1,6 @@
-//! Two routers that share a simulated Redis, under random schedules: one dies, stands still, or loses its
-//! connection to Redis; clients are cut, noticed or not, and go on at whichever router they find. Workers
-//! have the troubles of one router's.
+//! Two routers that share a simulated Redis, under random schedules: one dies, stands still, is asked to end, or
+//! loses its connection to Redis, which is flushed now and then; clients are cut, noticed or not, and go on at
+//! whichever router they find. Workers have the troubles of one router's.
 
 mod checks;
 mod client;
@@ -8,15 +8,21 @@ mod gate;
 mod line;
 mod redis;
 mod router;
+mod scenes;
 mod scripts;
 mod world;
 
 use super::report::Report;
+use super::world::Broken;
 use super::{check_trouble, on_a_clock, play_all};
 use world::Pair;
 
 fn play(seed: u64) -> Result<Report, String> {
-    on_a_clock(async move { Pair::new(seed).run().await })
+    play_broken(seed, None)
+}
+
+fn play_broken(seed: u64, broken: Option<Broken>) -> Result<Report, String> {
+    on_a_clock(async move { Pair::new(seed, broken).run().await })
 }
 
 #[test]
@@ -27,6 +33,8 @@ fn no_schedule_of_two_routers_loses_doubles_or_fails_a_token() {
             sum.routers_lost,
             sum.routers_stopped,
             sum.lines_cut,
+            sum.routers_drained,
+            sum.flushed,
             sum.moved,
             sum.exact,
             sum.taught,
@@ -38,17 +46,33 @@ fn no_schedule_of_two_routers_loses_doubles_or_fails_a_token() {
 /// Each found something that no schedule before it did.
 #[test]
 fn schedules_that_found_faults_pass() {
-    for seed in [3361, 4131, 7140] {
+    for seed in [294, 417, 3361, 4131, 7140, 8009, 8266] {
         assert_eq!(play(seed).err(), None, "schedule {seed}");
     }
 }
 
-/// Of those behind, 8009 and 8266 stop: a router that had Redis again died before it had written of a stream without
-/// tokens, later than is allowed for. Whether that is too little, or the router too slow, is not decided.
+/// 22136 stops: a client that asks the router which has the newest record, and is cut before it has an answer, leaves
+/// that record behind the older one in Redis. Another router computes the tokens between them again, and counts them.
 #[test]
 #[ignore = "deep: thousands of schedules"]
 fn no_schedule_of_two_routers_of_many_loses_doubles_or_fails_a_token() {
-    play_all(0..8_000, play);
+    play_all(0..22_000, play);
+}
+
+#[test]
+fn broken_variants_of_two_routers_are_caught() {
+    let variants = [
+        Broken::ForgetsEmitted,
+        Broken::WritesWhatIsAnothers,
+        Broken::TakesFromTheLiving,
+        Broken::SharesTwice,
+    ];
+    for broken in variants {
+        let caught = (0..200).filter(|seed| play_broken(*seed, Some(broken)).is_err());
+        let count = caught.count();
+        println!("{broken:?} is caught by {count} of 200");
+        assert!(count > 2, "{broken:?} passes the checks");
+    }
 }
 
 #[test]

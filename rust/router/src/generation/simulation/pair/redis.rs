@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use tokio::sync::Notify;
 
+use super::super::world::Broken;
 use super::scripts;
 use crate::fleet::{ModelKey, text_of};
 use crate::sync::{lock, now};
@@ -35,6 +36,10 @@ pub(super) struct Key {
 pub(super) struct Keys {
     pub(super) by_name: BTreeMap<String, Key>,
     num_added: u64,
+    /// Each entry of a stream that there ever was, with how often all was flushed before it.
+    added: Vec<(usize, Vec<u8>)>,
+    num_flushes: usize,
+    pub(super) broken: Option<Broken>,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +63,20 @@ pub(super) fn bulk(bytes: impl AsRef<[u8]>) -> Value {
 }
 
 impl Redis {
+    /// Carries scripts out as a router with this fault would have written them.
+    pub(super) fn new(broken: Option<Broken>) -> Self {
+        let redis = Self::default();
+        lock(&redis.keys).broken = broken;
+        redis
+    }
+
+    /// Forgets everything.
+    pub(super) fn flush(&self) {
+        let mut keys = lock(&self.keys);
+        keys.by_name.clear();
+        keys.num_flushes += 1;
+    }
+
     /// Carries out a command. One that waits for an entry holds its connection meanwhile.
     pub(super) async fn answer(&self, words: &Words) -> Value {
         if words[0] != b"XREAD" {
@@ -111,15 +130,14 @@ impl Redis {
         names.cloned().collect()
     }
 
-    /// The texts that were shared of a model.
-    pub(super) fn texts(&self, model: &ModelKey) -> Vec<Vec<u32>> {
+    /// The texts that were shared of a model, each with how often all was flushed before it.
+    pub(super) fn texts(&self, model: &ModelKey) -> Vec<(usize, Vec<u32>)> {
         let keys = lock(&self.keys);
-        let entries = keys.by_name.values().filter_map(|key| match &key.kind {
-            Kind::Stream(entries) => Some(entries),
-            _ => None,
+        let texts = keys.added.iter().map(|(num_flushes, bytes)| {
+            let text = text_of(bytes, model).expect("of this model");
+            (*num_flushes, text)
         });
-        let texts = entries.flatten().map(|(_, bytes)| text_of(bytes, model));
-        texts.map(|text| text.expect("of this model")).collect()
+        texts.collect()
     }
 }
 
@@ -133,6 +151,7 @@ impl Keys {
     /// Adds an entry to a stream.
     pub(super) fn add(&mut self, name: &str, bytes: &[u8]) {
         self.num_added += 1;
+        self.added.push((self.num_flushes, bytes.to_vec()));
         let id = (self.num_added, 0);
         let key = self.by_name.entry(name.to_owned()).or_insert(Key {
             kind: Kind::Stream(Vec::new()),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::Value;
 
+use super::super::world::Broken;
 use super::redis::{Key, Keys, Kind, Words, bulk, millis, text};
 use crate::sync::now;
 
@@ -40,6 +41,7 @@ fn write(keys: &mut Keys, name: &str, values: &[Vec<u8>]) -> i64 {
     let (mine, prefix, mode) = (text(&values[0]), text(&values[1]), text(&values[3]));
     let owner = keys.owner(name);
     let other = owner.as_deref().filter(|owner| is_other(owner, &mine));
+    let other = other.filter(|_| keys.broken != Some(Broken::WritesWhatIsAnothers));
     let is_same = keys.token_digest(name) == Some(&values[4]);
     let no = if is_same { -1 } else { -2 };
     match &*mode {
@@ -102,7 +104,8 @@ fn take(keys: &mut Keys, name: &str, values: &[Vec<u8>]) -> Value {
     if keys.token_digest(name) != Some(digest) {
         return nothing;
     }
-    if owner != text(own)
+    if keys.broken != Some(Broken::TakesFromTheLiving)
+        && owner != text(own)
         && !owner.starts_with('-')
         && keys.lives(&prefix, &owner)
     {
@@ -150,7 +153,7 @@ fn free(keys: &mut Keys, name: &str, wanted: &str) -> Value {
 }
 
 fn add_once(keys: &mut Keys, names: &[String], values: &[Vec<u8>]) -> Value {
-    if keys.by_name.contains_key(&names[1]) {
+    if keys.by_name.contains_key(&names[1]) && keys.broken != Some(Broken::SharesTwice) {
         return Value::Int(0);
     }
     keys.add(&names[0], &values[2]);

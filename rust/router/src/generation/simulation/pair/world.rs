@@ -1,11 +1,11 @@
 //! One random schedule of two routers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::report::Report;
-use super::super::world::{MAX_REQUESTS, World};
+use super::super::world::{Broken, MAX_REQUESTS, World};
 use super::client::{Door, Doors, Roamer};
 use super::redis::Redis;
 use super::router::{Router, begin};
@@ -15,6 +15,10 @@ use crate::sync::{lock, now};
 const TURNS: usize = 220;
 /// One schedule in so many leaves routers and Redis alone.
 const GENTLE: u64 = 8;
+/// One schedule in so many, these behind the first such, flushes Redis and ends routers as they ask to be.
+const WIDE: (u64, u64) = (5, 2);
+/// Longest that a router may take to say that it ends.
+const CLOSE_TIME: Duration = Duration::from_millis(500);
 /// Calm turns in which everything ends.
 const CALM_TURNS: usize = 2_000;
 const CALM_MS: u64 = 20;
@@ -30,9 +34,15 @@ pub(super) struct Pair {
     pub(super) redis: Arc<Redis>,
     /// By the places of their sites.
     pub(super) routers: Vec<Router>,
-    doors: Doors,
+    pub(super) doors: Doors,
     /// Only clients are cut, and workers have their troubles.
     is_gentle: bool,
+    /// Redis may be flushed, and routers are ended gracefully.
+    is_wide: bool,
+    /// Streams that ran at no router that could write them again when Redis was flushed.
+    pub(super) exposed: BTreeSet<String>,
+    /// When Redis last was flushed.
+    pub(super) flushed: Option<Instant>,
     pub(super) clients: Vec<Roamer>,
     /// How long a stream ran at two routers that both could ask Redis.
     pub(super) overlaps: BTreeMap<String, Duration>,
@@ -41,16 +51,19 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn new(seed: u64) -> Self {
-        let mut world = World::new(seed, None);
+    pub(super) fn new(seed: u64, broken: Option<Broken>) -> Self {
+        let mut world = World::new(seed, broken);
         world.sites.clear();
         world.may_differ = false;
         let mut pair = Self {
             world,
-            redis: Arc::default(),
+            redis: Arc::new(Redis::new(broken)),
             routers: Vec::new(),
             doors: Doors::default(),
             is_gentle: seed.is_multiple_of(GENTLE),
+            is_wide: seed % WIDE.0 == WIDE.1 && !seed.is_multiple_of(GENTLE),
+            exposed: BTreeSet::new(),
+            flushed: None,
             clients: Vec::new(),
             overlaps: BTreeMap::new(),
             was_disturbed: false,
@@ -104,9 +117,10 @@ impl Pair {
         // A millisecond more, so that what the turn did is heard of first.
         tokio::time::sleep(Duration::from_millis(milliseconds + 1)).await;
         self.wake();
+        self.end_routers();
         for (site, router) in self.world.sites.iter().zip(&mut self.routers) {
-            if router.lives() && !site.fleet.is_connected() {
-                router.was_cut = router.was_cut.max(Some(now()));
+            if router.lives() && !(router.runs() && site.fleet.is_connected()) {
+                router.could_not_write = router.could_not_write.max(Some(now()));
             }
         }
         self.note_overlaps(now() - begun);
@@ -118,6 +132,21 @@ impl Pair {
             if router.stands_until.is_some_and(|until| until <= now()) {
                 router.stands_until = None;
                 router.gate.open();
+            }
+        }
+    }
+
+    /// Routers that are to end do, once their streams have ended or their time is over.
+    fn end_routers(&mut self) {
+        for site in self.running(Router::runs) {
+            let num_running = self.world.sites[site].generation.num_running();
+            let router = &mut self.routers[site];
+            let is_over = |until| num_running == 0 || until <= now();
+            if router.closes_by.is_none() && router.drains_until.is_some_and(is_over) {
+                router.close(now() + CLOSE_TIME);
+            } else if router.is_closed() {
+                tracing::debug!(site, "a router ends");
+                self.lose_router(site);
             }
         }
     }
@@ -165,6 +194,8 @@ impl Pair {
             22..25 => self.stop_router(),
             25..28 => self.cut_line(),
             28..30 => self.lose_or_begin_router(),
+            36..37 if self.is_wide => self.flush(),
+            37..39 if self.is_wide => self.drain_router(),
             30..36 => {
                 if let Some(site) = self.any(Router::runs) {
                     self.world.arrive_late(site);
@@ -288,7 +319,7 @@ impl Pair {
             // What was said before the end of that is on its way, and a turn waits for it.
             until += SLOW_TAIL;
         }
-        router.was_cut = router.was_cut.max(Some(until));
+        router.could_not_write = router.could_not_write.max(Some(until));
         self.world.report.lines_cut += 1;
         self.was_disturbed = true;
         tracing::debug!(site, milliseconds, "Redis is far away");
@@ -304,9 +335,48 @@ impl Pair {
         if self.routers.len() >= MAX_ROUTERS {
             return;
         }
-        let Some(site) = self.any(Router::lives) else {
+        if let Some(site) = self.any(Router::lives) {
+            tracing::debug!(site, "a router dies");
+            self.world.report.routers_lost += usize::from(self.lose_router(site));
+        }
+    }
+
+    fn flush(&mut self) {
+        tracing::debug!("Redis is flushed");
+        self.redis.flush();
+        let sites = self.running(Router::runs).into_iter();
+        let sites = sites.map(|site| &self.world.sites[site]);
+        let sites = sites.filter(|site| site.fleet.is_connected());
+        let written = sites.flat_map(|site| site.generation.shared.live.streams());
+        let written: BTreeSet<_> = written.collect();
+        let names = self.clients.iter().map(|client| client.ask.name.clone());
+        self.exposed
+            .extend(names.filter(|name| !written.contains(name)));
+        self.flushed = Some(now());
+        self.was_disturbed = true;
+        self.world.report.flushed += 1;
+    }
+
+    fn drain_router(&mut self) {
+        if self.running(Router::lives).len() < 2 || self.routers.len() >= MAX_ROUTERS {
+            return;
+        }
+        let Some(site) = self.any(Router::runs) else {
             return;
         };
+        if self.routers[site].drains_until.is_none() {
+            let milliseconds = self.world.dice.below(2_000) as u64;
+            tracing::debug!(site, milliseconds, "a router drains");
+            let until = now() + Duration::from_millis(milliseconds);
+            let generation = self.world.sites[site].generation.clone();
+            self.routers[site].drain(until, generation);
+            self.was_disturbed = true;
+            self.world.report.routers_drained += 1;
+        }
+    }
+
+    /// A router is gone, with all that it had; whether streams with tokens ran there.
+    pub(super) fn lose_router(&mut self, site: usize) -> bool {
         let num_counted = self.world.sites[site].num_counted();
         lock(&self.doors).retain(|door| door.site != site);
         self.routers[site].die(now(), num_counted);
@@ -316,10 +386,9 @@ impl Pair {
             .iter()
             .flat_map(|worker| worker.running.values());
         let is_hit = has_tokens.into_iter().any(|choice| choice.num_emitted > 0);
-        self.world.report.routers_lost += usize::from(is_hit);
         (lost.workers, lost.gone) = (Vec::new(), Vec::new());
         self.was_disturbed = true;
-        tracing::debug!(site, "a router dies");
+        is_hit
     }
 
     /// When a router died, if it did.
