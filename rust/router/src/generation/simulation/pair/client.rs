@@ -131,20 +131,18 @@ impl Journey {
                 return Ok(());
             }
             let kind = match came {
-                None if lock(&self.seen).token.is_none() => {
-                    lock(&self.trail).is_unbegun = true;
-                    return Ok(());
-                }
-                None => None,
-                Some(Ok(kind)) => kind,
-                // Where several wait for a first worker, they wake in an order that the seed does not decide.
-                Some(Err(RequestError {
+                // One that drains refuses. Where several wait for a first worker, they wake in an order that
+                // the seed does not decide, so no other router is asked.
+                None
+                | Some(Err(RequestError {
                     kind: ErrorKind::Unavailable,
                     ..
                 })) if lock(&self.seen).token.is_none() => {
                     lock(&self.trail).is_unbegun = true;
                     return Ok(());
                 }
+                None => None,
+                Some(Ok(kind)) => kind,
                 Some(Err(error)) => Some(error.kind),
             };
             match kind {

@@ -86,7 +86,7 @@ fn stream_that_was_left_without_redis_outlives_its_router_once_redis_is_back() {
         pair.ask_first(&ask);
         pair.pass_time(100).await;
         // It is with no one until its router is gone.
-        pair.clients[0].cut(Duration::from_millis(2_000), true);
+        pair.clients[0].cut(Duration::from_secs(2), true);
         pair.pass_time(1_500).await;
         pair.lose_router(0);
         pair.pass_time(2_000).await;
