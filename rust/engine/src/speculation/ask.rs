@@ -14,6 +14,28 @@ use crate::clock::Clock;
 /// A thread more is worth so much work at least: waking one takes some tens of microseconds.
 const LEAST_MS: f64 = 0.1;
 
+impl Question {
+    /// Whether a drafter of the runner's is tried on the candidate at `index`.
+    pub(super) fn is_probed(&self, index: usize) -> bool {
+        self.probed.is_some_and(|probed| probed.is(index))
+    }
+
+    /// Whether it is the turn of the candidate at `index` without that.
+    pub(super) fn is_due(&self, candidate: &Candidate<'_>) -> bool {
+        !self.is_plain && candidate.drafting.backoff.is_due(self.step)
+    }
+
+    /// Whether the candidate at `index` is asked at all, whose question the allowance `affords` or does not.
+    fn may_ask(&self, index: usize, candidate: &Candidate<'_>, affords: bool) -> bool {
+        affords || candidate.is_fixed() || self.is_probed(index)
+    }
+
+    /// Whether it is asked for nothing but the trial of a drafter.
+    fn is_for_trial(&self, index: usize, candidate: &Candidate<'_>, affords: bool) -> bool {
+        self.is_probed(index) && !(affords && self.is_due(candidate))
+    }
+}
+
 impl Speculator {
     /// Asks the candidates whose turn it is; what each offers, in their order.
     pub(super) fn ask(
@@ -29,10 +51,10 @@ impl Speculator {
         let mut offers: Vec<Option<Offer>> = candidates.iter().map(|_| None).collect();
         for index in self.asking.order(candidates.len()) {
             let candidate = &mut candidates[index];
-            let terms = question.terms(index, candidate).filter(|_| {
-                question.must_ask(index, candidate)
-                    || self.asking.affords(&candidate.drafting.backoff)
-            });
+            let affords = self.asking.affords(&candidate.drafting.backoff);
+            let terms = question.terms(index, candidate);
+            let terms = terms.filter(|_| question.may_ask(index, candidate, affords));
+            let is_for_trial = question.is_for_trial(index, candidate, affords);
             let began_s = terms.map(|_| clock.now_s());
             let tree = terms.map_or_else(DraftTree::default, |terms| {
                 candidate.drafting.draft(terms.most, terms.min_value)
@@ -42,7 +64,9 @@ impl Speculator {
             clock.drafted(candidate.drafting.visits());
             let took_ms = (clock.now_s() - began_s) * 1e3;
             self.note_asked(index, candidate, took_ms, 1.0);
-            self.note_tried(question, index, took_ms);
+            if is_for_trial {
+                self.note_tried(took_ms);
+            }
         }
         offers.into_iter().flatten().collect()
     }
@@ -54,9 +78,8 @@ impl Speculator {
             return 1;
         };
         let is_asked = |&(index, one): &(usize, &Candidate<'_>)| {
-            let may_be =
-                question.must_ask(index, one) || self.asking.affords(&one.drafting.backoff);
-            may_be && question.terms(index, one).is_some()
+            let affords = self.asking.affords(&one.drafting.backoff);
+            question.may_ask(index, one, affords) && question.terms(index, one).is_some()
         };
         let asked = candidates.iter().enumerate().filter(is_asked);
         num_threads(asked.count(), each_ms, most)
@@ -72,15 +95,16 @@ impl Speculator {
     ) -> Vec<Offer> {
         let order: Vec<usize> = self.asking.order(candidates.len()).collect();
         let mut terms: Vec<Option<Terms>> = candidates.iter().map(|_| None).collect();
+        let mut are_for_trial = vec![false; candidates.len()];
         // What those before it in the order are expected to take of the allowance.
         let mut reserved_ms = 0.0;
         for &index in &order {
             let candidate = &candidates[index];
             let backoff = &candidate.drafting.backoff;
-            terms[index] = question.terms(index, candidate).filter(|_| {
-                question.must_ask(index, candidate)
-                    || self.asking.affords_beside(backoff, reserved_ms)
-            });
+            let affords = self.asking.affords_beside(backoff, reserved_ms);
+            let wanted = question.terms(index, candidate);
+            terms[index] = wanted.filter(|_| question.may_ask(index, candidate, affords));
+            are_for_trial[index] = question.is_for_trial(index, candidate, affords);
             if terms[index].is_some() && !candidate.is_fixed() {
                 reserved_ms += self.asking.reserved_ms(backoff);
             }
@@ -121,15 +145,16 @@ impl Speculator {
         }
         for index in asked {
             self.note_asked(index, &mut candidates[index], took_ms[index], share);
-            self.note_tried(question, index, took_ms[index] * share);
+            if are_for_trial[index] {
+                self.note_tried(took_ms[index] * share);
+            }
         }
         offers
     }
 
-    /// Charges a drafter that is tried on the candidate at `index` with what asking that took.
-    fn note_tried(&mut self, question: &Question, index: usize, took_ms: f64) {
-        let heads = self.drafters.tried_mut();
-        if let Some(heads) = heads.filter(|_| question.probed == Some(index)) {
+    /// Charges the drafter that is tried with what asking a request for nothing else took.
+    fn note_tried(&mut self, took_ms: f64) {
+        if let Some(heads) = self.drafters.tried_mut() {
             heads.spend(took_ms);
         }
     }

@@ -10,7 +10,7 @@ use super::asking::{Asking, Helpers, MeanMs, Sharing};
 use super::budget::Purchase;
 use super::drafting::Drafting;
 use super::gain::{Calibration, Gain, Outcome, Trial};
-use super::heads::Drafters;
+use super::heads::{Drafters, Probed};
 use super::step::{self, Candidate, Offer, Round, StepDrafts};
 use super::tiers::Tiers;
 use super::tree::SentTree;
@@ -141,13 +141,13 @@ impl Speculator {
         self.buy(round, candidates, &[], limit_ms)
     }
 
-    /// What the decoding requests offer in step `step`; the one at `probed` even while it backs off or all rest.
+    /// What the decoding requests offer in step `step`; those that are `probed` even while they back off or all rest.
     pub(super) fn ask_all(
         &mut self,
         step: u64,
         candidates: &mut [Candidate<'_>],
         chunk: ForwardSize,
-        probed: Option<usize>,
+        probed: Option<Probed>,
         clock: &Arc<dyn Clock>,
     ) -> Round {
         for candidate in &mut *candidates {
@@ -283,7 +283,12 @@ impl Speculator {
     pub(crate) fn end_step(&mut self, ended: &EndedStep) {
         self.tiers.end_step();
         let is_offered = ended.trial == Some(Trial::Offered);
-        (self.drafters).end_step(is_offered, ended.num_tokens, ended.milliseconds);
+        (self.drafters).end_step(
+            is_offered,
+            ended.num_requests,
+            ended.num_tokens,
+            ended.milliseconds,
+        );
         let Some(trial) = ended.trial else {
             self.gain.end_step(None);
             return;

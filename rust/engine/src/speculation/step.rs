@@ -8,6 +8,7 @@ use super::bid::{self, Bid};
 use super::budget::{self, BaseRows, Purchase};
 use super::drafting::Drafting;
 use super::gain::Trial;
+use super::heads::Probed;
 use super::tree::SentTree;
 use crate::costs::{CostCurve, ForwardSize};
 
@@ -35,8 +36,8 @@ pub(super) struct Question {
     pub(super) step: u64,
     /// Whether no request is asked that leaves its drafts to the budget.
     pub(super) is_plain: bool,
-    /// The candidate that is asked whatever it takes, because a drafter of the runner's is tried on it.
-    pub(super) probed: Option<usize>,
+    /// Those that are asked whatever it takes, because a drafter of the runner's is tried on them.
+    pub(super) probed: Option<Probed>,
     /// Rows that may be added to the step.
     pub(super) rows_left: usize,
     pub(super) max_context: usize,
@@ -126,11 +127,6 @@ impl Question {
             .min(candidate.drafting.max_nodes())
     }
 
-    /// Whether the candidate at `index` is asked whatever that takes.
-    pub(super) fn must_ask(&self, index: usize, candidate: &Candidate<'_>) -> bool {
-        candidate.is_fixed() || self.probed == Some(index)
-    }
-
     /// What the request at `index` is to be asked for; `None` when it is not its turn.
     pub(super) fn terms(&self, index: usize, candidate: &Candidate<'_>) -> Option<Terms> {
         let most = self.most(candidate);
@@ -142,8 +138,7 @@ impl Question {
                 min_value: 0.0,
             });
         }
-        let is_due = !self.is_plain && candidate.drafting.backoff.is_due(self.step);
-        if self.probed != Some(index) && !is_due {
+        if !self.is_probed(index) && !self.is_due(candidate) {
             return None;
         }
         let scored = Terms {

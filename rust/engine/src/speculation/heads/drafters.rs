@@ -112,11 +112,12 @@ impl Drafters {
     pub(in crate::speculation) fn end_step(
         &mut self,
         is_offered: bool,
+        num_requests: usize,
         num_tokens: u64,
         milliseconds: f64,
     ) {
         for heads in self.all.iter_mut().filter(|heads| !heads.is_given_up()) {
-            heads.end_step(is_offered, num_tokens, milliseconds);
+            heads.end_step(is_offered, num_requests, num_tokens, milliseconds);
         }
     }
 

@@ -9,13 +9,17 @@ use super::fills::Parts;
 use super::info::DrafterInfo;
 use super::later::LaterLevels;
 use super::level_costs::LevelCosts;
-use super::probing::Probing;
+use super::pace::Pace;
+use super::probing::{Probed, Probing, Turn};
 use super::wish::Wish;
 use crate::error::EngineError;
 use crate::output::DrafterLoad;
 
 /// A level must promise this factor of what it costs: its promise is not better known than that.
 const HURDLE: f64 = 1.1;
+
+/// A level in which it is tried may take so many times one of one row: the rows that come with it are nearly free.
+const MOST_OF_TRY: f64 = 1.25;
 
 /// Probes are about nodes where others leave at least this much.
 const LEAST_LEFT: f32 = 0.1;
@@ -32,6 +36,7 @@ pub(crate) struct Heads {
     info: DrafterInfo,
     pub(in crate::speculation) costs: LevelCosts,
     probing: Probing,
+    pace: Pace,
     /// What it adds to every forward, asked or not.
     upkeep_ms: f64,
     /// What the step in the making takes without drafts.
@@ -40,6 +45,8 @@ pub(crate) struct Heads {
     arms: [Arm; 2],
     /// Whether the step in the making is held out from it.
     is_held_out: bool,
+    /// Whether it is tried on all requests at once in that step, if at all.
+    tries_all: bool,
     /// What the levels after a first one bring.
     later: LaterLevels,
     /// Tells its steps held out from those of other drafters.
@@ -57,10 +64,12 @@ impl Heads {
             costs: LevelCosts::new(&info),
             info,
             probing: Probing::default(),
+            pace: Pace::default(),
             upkeep_ms: 0.0,
             step_ms: 0.0,
             arms: <_>::default(),
             is_held_out: false,
+            tries_all: false,
             later: LaterLevels::default(),
             salt: HOLDOUT_SALT ^ ((number as u64) << 32),
             is_given_up: false,
@@ -119,14 +128,33 @@ impl Heads {
     }
 
     /// Which of `num` that may be asked it is tried on in this step, though nobody may have anything else to
-    /// offer.
-    pub(in crate::speculation) fn probed(&mut self, num: usize, all_rest: bool) -> Option<usize> {
+    /// offer. Where it `is_for_all` and others do not rest, that is each: a few rows of one level cost little more than
+    /// one row. One that would have to make up keys of all first is tried on one.
+    pub(in crate::speculation) fn probed(
+        &mut self,
+        num: usize,
+        is_for_all: bool,
+        all_rest: bool,
+    ) -> Option<Probed> {
         // Were it right about each, they would take no step more.
         let could_pay = self.price_ms(1, num) < self.step_ms;
         if self.is_held_out || !could_pay {
             return None;
         }
-        self.probing.choose(num, all_rest)
+        self.tries_all = is_for_all && !all_rest && self.info.needs_features;
+        let turn = if all_rest {
+            Turn::OfAnyAtRest
+        } else if self.tries_all {
+            Turn::OfAll
+        } else {
+            Turn::OfEach
+        };
+        let turn = self.probing.choose(num, turn)?;
+        Some(if self.tries_all {
+            Probed::All
+        } else {
+            Probed::One(turn)
+        })
     }
 
     /// Whether it was asked for its answers' sake in the step before.
@@ -197,16 +225,16 @@ impl Heads {
         self.rows_asked += num_rows as u64;
     }
 
-    /// One of the wishes of a first level, if it is due to be tried.
+    /// Those of the wishes of a first level that it is tried on, if that is due.
     pub(in crate::speculation) fn try_one(
         &mut self,
         wishes: Vec<Wish>,
         most: usize,
         ms_per_token: f64,
     ) -> Option<Chosen> {
-        let wish = self.probe(wishes, most, ms_per_token)?;
-        self.later.begin(1);
-        let chosen = self.part(vec![wish], Why::Probe);
+        let wishes = self.probe(wishes, most, ms_per_token)?;
+        self.later.begin(wishes.len());
+        let chosen = self.part(wishes, Why::Probe);
         if chosen.wishes.is_empty() {
             self.probing.note_unfinished();
         }
@@ -253,22 +281,35 @@ impl Heads {
         (best, profit)
     }
 
-    /// The wish where others leave most, if the drafter is due to be tried, or the last probe found more than
-    /// was expected. None where it would not pay even if it were always right.
-    fn probe(&mut self, mut wishes: Vec<Wish>, most: usize, ms_per_token: f64) -> Option<Wish> {
+    /// The wishes where others leave most, as many as are tried at once, if the drafter is due to be tried, or the last
+    /// probe found more than was expected. None where it would not pay even if it were always right.
+    fn probe(
+        &mut self,
+        mut wishes: Vec<Wish>,
+        most: usize,
+        ms_per_token: f64,
+    ) -> Option<Vec<Wish>> {
         let left = |wish: &Wish| wish.inquiry.left();
         let (most_paying, _) = self.best(1, &mut wishes, most, |wish| {
             f64::from(left(wish)) * ms_per_token
         });
         let could_pay = most_paying > 0;
-        let most_open = wishes.into_iter().next();
-        let wish = most_open.filter(|wish| could_pay && left(wish) >= LEAST_LEFT);
-        let Some(wish) = wish else {
+        wishes.retain(|wish| could_pay && left(wish) >= LEAST_LEFT);
+        wishes.truncate(self.most_tried(most));
+        if wishes.is_empty() {
             self.probing.end();
             return None;
-        };
-        let share = wish.inquiry.gain / left(&wish);
-        self.probing.begin(share).then_some(wish)
+        }
+        let gain: f32 = wishes.iter().map(|wish| wish.inquiry.gain).sum();
+        let share = gain / wishes.iter().map(left).sum::<f32>();
+        self.probing.begin(share).then_some(wishes)
+    }
+
+    /// Rows of a level in which it is tried, at most `most`.
+    fn most_tried(&self, most: usize) -> usize {
+        let most_ms = MOST_OF_TRY * self.costs.milliseconds(1, 1);
+        let some = (1..=most).take_while(|&rows| self.costs.milliseconds(1, rows) <= most_ms);
+        if self.tries_all { some.count() } else { 1 }
     }
 
     /// Notes what a probe took, drafts that heed its answer included.
@@ -276,10 +317,20 @@ impl Heads {
         self.probing.spend(milliseconds);
     }
 
-    /// Takes a step, in which drafts were offered or not. Steps held out from it stand for those without it,
-    /// so they count less its upkeep.
-    pub(crate) fn end_step(&mut self, is_offered: bool, num_tokens: u64, milliseconds: f64) {
+    /// Takes a step of `num_requests`, in which drafts were offered or not. Steps held out from it stand for those
+    /// without it, so they count less its upkeep.
+    pub(crate) fn end_step(
+        &mut self,
+        is_offered: bool,
+        num_requests: usize,
+        num_tokens: u64,
+        milliseconds: f64,
+    ) {
         if is_offered {
+            let each = num_tokens as f64 / num_requests.max(1) as f64;
+            if self.pace.note(each - 1.0) {
+                self.probing.note_change();
+            }
             let arm = &mut self.arms[usize::from(self.is_held_out)];
             let upkeep_ms = if self.is_held_out {
                 self.upkeep_ms

@@ -12,6 +12,7 @@ mod info;
 mod later;
 mod level_costs;
 mod levels;
+mod pace;
 mod probing;
 #[cfg(test)]
 mod tests;
@@ -22,4 +23,5 @@ pub(super) use drafters::Drafters;
 pub use info::DrafterInfo;
 pub(crate) use levels::LevelRow;
 pub(super) use levels::{LevelRows, Levels, likeliest};
+pub(super) use probing::Probed;
 pub(super) use wish::{Missing, Wish};

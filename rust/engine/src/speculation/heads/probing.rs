@@ -1,7 +1,10 @@
 //! When a drafter that is not asked is tried all the same, and what that may take.
 
-/// Of requests that a drafter is not asked for, each is tried once in so many steps.
+/// Of requests that a drafter is not asked for, each is tried once in so many steps, ...
 const PROBE_EVERY: u64 = 64;
+
+/// ... then in twice as many each time that this came to nothing, up to 1024.
+const MAX_DOUBLINGS: u64 = 4;
 
 /// Probes that may follow one another as long as each finds more than the one before.
 const MAX_PROBES: u32 = 8;
@@ -13,11 +16,40 @@ const SHARE: f64 = 0.005;
 /// debt.
 const MAX_DEBT_STEPS: f64 = 4096.0;
 
+/// Whom a drafter is tried on, though nobody may have anything else to offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::speculation) enum Probed {
+    /// The request of this number.
+    One(usize),
+    /// Each request.
+    All,
+}
+
+impl Probed {
+    /// Whether the request of this number is.
+    pub(in crate::speculation) fn is(self, index: usize) -> bool {
+        matches!(self, Self::All) || self == Self::One(index)
+    }
+}
+
+/// Who has a turn at a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// All together.
+    OfAll,
+    /// Each.
+    OfEach,
+    /// Any one, while all rest.
+    OfAnyAtRest,
+}
+
 /// Owns the turn of probes and their allowance.
 #[derive(Debug, Default)]
 pub(super) struct Probing {
-    /// Steps without a question.
+    /// Steps since the last question, or since the text changed.
     num_unasked: u64,
+    /// Rows of probes since it was last asked for its answers' sake, or since the text changed.
+    num_vain: u64,
     /// Steps since it was asked for its answers' sake; `None` before.
     num_since_bought: Option<u64>,
     /// Probes in a row, and the share that the last one's node was expected to add.
@@ -51,11 +83,19 @@ impl Probing {
         self.most_debt_ms = 0.5 * debt;
     }
 
-    /// Which of `num` that may be asked this step is to try it on; `None` when it is not tried. While all rest,
-    /// one of them is tried in 64 steps.
-    pub(super) fn choose(&mut self, num: usize, all_rest: bool) -> Option<usize> {
+    /// Which of `num` that may be asked this step is to try it on first; `None` when it is not tried.
+    pub(super) fn choose(&mut self, num: usize, turn: Turn) -> Option<usize> {
         let each = PROBE_EVERY.checked_div(num as u64)?.max(1);
-        let pause = if all_rest { PROBE_EVERY } else { each };
+        let (pause, num_turns) = match turn {
+            Turn::OfEach => (each, num as u64),
+            _ => (PROBE_EVERY, 1),
+        };
+        // While all rest, no output shows that the text has changed.
+        let num_vain = match turn {
+            Turn::OfAnyAtRest => 0,
+            _ => (self.num_vain / num_turns).min(MAX_DOUBLINGS),
+        };
+        let pause = pause << num_vain;
         if !self.goes_on() {
             let has_some = self.allowance_ms.is_some_and(|left| left > 0.0);
             let goes_on = self.is_unfinished;
@@ -87,6 +127,7 @@ impl Probing {
             return false;
         }
         self.probes = if goes_on { self.probes + 1 } else { 1 };
+        self.num_vain += u64::from(!goes_on);
         (self.share, self.was_dull) = (share, goes_on && is_dull);
         self.num_unasked = 0;
         true
@@ -112,8 +153,15 @@ impl Probing {
     pub(super) fn note_asked(&mut self) {
         self.num_since_bought = Some(0);
         self.num_unasked = 0;
+        self.num_vain = 0;
         self.is_unfinished = false;
         self.end();
+    }
+
+    /// Notes that the text has changed: what probes found says nothing of it, and the next step may have one.
+    pub(super) fn note_change(&mut self) {
+        self.num_vain = 0;
+        self.num_unasked = PROBE_EVERY - 1;
     }
 
     /// Notes what a probe took.
@@ -134,7 +182,7 @@ mod tests {
         let mut count = 0;
         for _ in 0..steps {
             probing.begin_step(10.0);
-            if probing.choose(1, false).is_some() && probing.begin(share) {
+            if probing.choose(1, Turn::OfAnyAtRest).is_some() && probing.begin(share) {
                 probing.spend(ms);
                 count += 1;
                 share += if finds_more { 0.001 } else { 0.0 };
@@ -155,6 +203,35 @@ mod tests {
                 assert!(count * ms >= 300.0, "{ms} ms: {count} probes");
             }
         }
+    }
+
+    /// Steps in which there is a probe, among `steps` that each find nothing more.
+    fn tried(probing: &mut Probing, steps: usize, turn: Turn) -> Vec<usize> {
+        let tried = (0..steps).filter(|_| {
+            probing.begin_step(10.0);
+            probing.choose(1, turn).is_some() && probing.begin(0.0)
+        });
+        tried.collect()
+    }
+
+    #[test]
+    fn probes_in_vain_come_ever_seldomer_until_it_is_asked_or_the_text_changes() {
+        for turn in [Turn::OfAll, Turn::OfEach] {
+            let mut probing = Probing::default();
+            let steps = tried(&mut probing, 6000, turn);
+            assert_eq!(steps, [63, 191, 447, 959, 1983, 3007, 4031, 5055]);
+            probing.note_asked();
+            assert_eq!(tried(&mut probing, 200, turn), [63, 191]);
+            probing.note_change();
+            assert_eq!(tried(&mut probing, 200, turn), [0, 128]);
+        }
+        let mut probing = Probing::default();
+        let steps = tried(&mut probing, 640, Turn::OfAnyAtRest);
+        assert_eq!(
+            steps.len(),
+            10,
+            "no output shows there that the text has changed"
+        );
     }
 
     #[test]
@@ -178,7 +255,7 @@ mod tests {
         probing.spend(1e9);
         let waits = (0..10_000).take_while(|_| {
             probing.begin_step(10.0);
-            probing.choose(1, false).is_none()
+            probing.choose(1, Turn::OfEach).is_none()
         });
         let waits = waits.count();
         assert!((4000..4200).contains(&waits), "{waits}");
@@ -191,7 +268,7 @@ mod tests {
         let mut turns = Vec::new();
         for _ in 0..64 * 4 {
             probing.begin_step(10.0);
-            if let Some(index) = probing.choose(3, false) {
+            if let Some(index) = probing.choose(3, Turn::OfEach) {
                 // Two find more, then one finds as much, and another less.
                 share += [0.1, 0.1, 0.0, 0.0][turns.len() % 4];
                 if probing.begin(share) {

@@ -5,6 +5,7 @@ use spectrie_types::Source;
 
 use super::heads::Heads;
 use super::info::DrafterInfo;
+use super::probing::Probed;
 use super::wish::{Missing, Wish};
 
 fn info(first_ms: f64) -> DrafterInfo {
@@ -45,7 +46,7 @@ fn wish(gain: f32, before: f32) -> Wish {
 /// Wishes that are granted in steps whose plain forward takes 10 ms.
 fn granted(heads: &mut Heads, gains: &[f32]) -> usize {
     heads.begin_step(1, 0, 10.0);
-    heads.probed(1, false);
+    heads.probed(1, true, false);
     let wishes = gains.iter().map(|&gain| wish(gain, 0.05)).collect();
     let chosen = heads.choose(1, wishes, 64, 10.0);
     chosen.map_or(0, |chosen| chosen.wishes.len())
@@ -63,18 +64,62 @@ fn a_level_is_asked_exactly_where_it_pays() {
 }
 
 #[test]
-fn one_that_sleeps_is_tried_once_in_64_steps_and_never_about_a_copy() {
+fn one_that_sleeps_is_tried_after_64_steps_then_after_128_and_so_on_and_never_about_a_copy() {
     let mut heads = heads(6.0);
     let asked = (0..640)
         .filter(|_| granted(&mut heads, &[0.01]) > 0)
         .count();
-    assert_eq!(asked, 10);
+    assert_eq!(asked, 3);
     for _ in 0..640 {
         heads.begin_step(1, 0, 10.0);
-        heads.probed(1, false);
+        heads.probed(1, true, false);
         let chosen = heads.choose(1, vec![wish(0.001, 0.97)], 64, 10.0);
         assert!(chosen.is_none());
     }
+}
+
+/// Rows of the levels that it is tried with in 640 steps of four requests.
+fn tried_rows(needs_features: bool, is_alone: bool, all_rest: bool) -> Vec<usize> {
+    let info = DrafterInfo {
+        needs_features,
+        fill_ms: if needs_features {
+            Vec::new()
+        } else {
+            vec![0.1, 6.4]
+        },
+        ..info(0.5)
+    };
+    let mut heads = Heads::new(info, 0).unwrap();
+    let rows = (0..640).filter_map(|_| {
+        heads.begin_step(1, 0, 10.0);
+        heads.probed(4, is_alone, all_rest)?;
+        let wishes = (0..4).map(|_| wish(0.005, 0.05)).collect();
+        Some(heads.choose(1, wishes, 64, 10.0)?.wishes.len())
+    });
+    rows.collect()
+}
+
+#[test]
+fn alone_it_is_tried_on_all_requests_in_one_level() {
+    assert_eq!(tried_rows(true, true, false), [4; 3]);
+    // One that makes keys up would have to make those of all at once; others would wait for their turns.
+    assert_eq!(tried_rows(false, true, false), [1; 13]);
+    assert_eq!(tried_rows(true, false, false), [1; 13]);
+    assert_eq!(tried_rows(true, true, true), [1; 10]);
+}
+
+#[test]
+fn it_is_tried_on_as_many_as_take_hardly_longer_than_one() {
+    let mut heads = heads(0.5);
+    for _ in 0..63 {
+        heads.begin_step(1, 0, 10.0);
+    }
+    heads.begin_step(1, 0, 10.0);
+    assert_eq!(heads.probed(64, true, false), Some(Probed::All));
+    let wishes = (0..64).map(|_| wish(0.001, 0.05)).collect();
+    let tried = heads.choose(1, wishes, 64, 10.0).unwrap().wishes.len();
+    // Sixty-four rows take twice as long as one.
+    assert_eq!(tried, 16);
 }
 
 #[test]
@@ -127,7 +172,7 @@ fn told(upkeep_ms: f64) -> f64 {
         let may_ask = heads.begin_step(step, 100, 10.0);
         held_out += usize::from(!may_ask);
         let tokens = if may_ask { 3 } else { 2 };
-        heads.end_step(true, tokens, 10.0 + (step % 3) as f64);
+        heads.end_step(true, 1, tokens, 10.0 + (step % 3) as f64);
     }
     assert!((20..70).contains(&held_out), "{held_out}");
     heads.report().gain.unwrap().ratio

@@ -7,7 +7,7 @@ use spectrie_trie::{DraftTree, Inquiry};
 use super::super::bid::{self, Bid};
 use super::super::budget;
 use super::super::gain::Trial;
-use super::super::heads::{Chosen, LevelRow, LevelRows, Levels, Why, Wish, likeliest};
+use super::super::heads::{Chosen, LevelRow, LevelRows, Levels, Probed, Why, Wish, likeliest};
 use super::super::speculator::Speculator;
 use super::super::step::{Candidate, Offer, Round, StepDrafts};
 use super::turns::Turns;
@@ -68,7 +68,10 @@ impl Speculator {
         let all_rest = self.trial(step, candidates.len()) == Trial::Resting;
         let mut turns = Turns::new(candidates.len());
         let (mut open, mut tried) = (Vec::new(), None);
-        for drafter in self.drafters.in_turn() {
+        let in_turn = self.drafters.in_turn();
+        let is_alone = in_turn.len() == 1;
+        let num_chosen = candidates.iter().filter(|one| !one.is_fixed()).count();
+        for drafter in in_turn {
             let Some(heads) = self.drafters.get_mut(drafter) else {
                 continue;
             };
@@ -81,18 +84,24 @@ impl Speculator {
             let some = candidates.iter().zip(&reaches[drafter]).enumerate();
             let some = some.filter(|(_, (one, reach))| reach.may_ask && !one.is_fixed());
             let some: Vec<usize> = some.map(|(index, _)| index).collect();
+            let is_for_all = is_alone && some.len() == num_chosen;
             tried = heads
-                .probed(some.len(), all_rest)
-                .map(|turn| (drafter, some[turn]));
+                .probed(some.len(), is_for_all, all_rest)
+                .map(|probed| match probed {
+                    Probed::One(turn) => (drafter, Probed::One(some[turn])),
+                    Probed::All => (drafter, probed),
+                });
         }
-        if let Some((drafter, candidate)) = tried {
+        if let Some((drafter, probed)) = tried {
             self.drafters.note_tried(drafter);
             // One that is bought anyway would have a turn at one request in place of one at all.
-            if !self.drafters.was_bought(drafter) {
+            if let Probed::One(candidate) = probed
+                && !self.drafters.was_bought(drafter)
+            {
                 turns.set_tried(drafter, candidate);
             }
         }
-        let probed = tried.map(|(_, candidate)| candidate);
+        let probed = tried.map(|(_, probed)| probed);
         let round = self.ask_all(step, candidates, chunk, probed, clock);
         let may_pay = round.question.min_value.is_some();
         let is_tried = round.trial == Trial::Resting && round.question.probed.is_some();
