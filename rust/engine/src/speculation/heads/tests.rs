@@ -103,8 +103,8 @@ fn tried_rows(needs_features: bool, is_alone: bool, all_rest: bool) -> Vec<usize
 fn alone_it_is_tried_on_all_requests_in_one_level() {
     assert_eq!(tried_rows(true, true, false), [4; 3]);
     // One that makes keys up would have to make those of all at once; others would wait for their turns.
-    assert_eq!(tried_rows(false, true, false), [1; 13]);
-    assert_eq!(tried_rows(true, false, false), [1; 13]);
+    assert_eq!(tried_rows(false, true, false), [1; 40]);
+    assert_eq!(tried_rows(true, false, false), [1; 40]);
     assert_eq!(tried_rows(true, true, true), [1; 10]);
 }
 
