@@ -143,11 +143,11 @@ impl Heads {
         }
         self.tries_all = is_for_all && !all_rest && self.info.needs_features;
         let turn = if all_rest {
-            Turn::OfAnyAtRest
+            Turn::Resting
         } else if self.tries_all {
-            Turn::OfAll
+            Turn::All
         } else {
-            Turn::OfEach
+            Turn::Each
         };
         let turn = self.probing.choose(num, turn)?;
         Some(if self.tries_all {

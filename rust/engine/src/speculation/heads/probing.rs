@@ -36,11 +36,11 @@ impl Probed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// All together.
-    OfAll,
+    All,
     /// Each.
-    OfEach,
+    Each,
     /// Any one, while all rest.
-    OfAnyAtRest,
+    Resting,
 }
 
 /// Owns the turn of probes and their allowance.
@@ -86,13 +86,13 @@ impl Probing {
     /// Which of `num` that may be asked this step is to try it on first; `None` when it is not tried.
     pub(super) fn choose(&mut self, num: usize, turn: Turn) -> Option<usize> {
         let each = PROBE_EVERY.checked_div(num as u64)?.max(1);
-        let pause = if turn == Turn::OfEach {
+        let pause = if turn == Turn::Each {
             each
         } else {
             PROBE_EVERY
         };
         // Tries of one at a time say little of the others, and while all rest no output shows that the text has changed.
-        let num_vain = if turn == Turn::OfAll {
+        let num_vain = if turn == Turn::All {
             self.num_vain.min(MAX_DOUBLINGS)
         } else {
             0
@@ -184,7 +184,7 @@ mod tests {
         let mut count = 0;
         for _ in 0..steps {
             probing.begin_step(10.0);
-            if probing.choose(1, Turn::OfAnyAtRest).is_some() && probing.begin(share) {
+            if probing.choose(1, Turn::Resting).is_some() && probing.begin(share) {
                 probing.spend(ms);
                 count += 1;
                 share += if finds_more { 0.001 } else { 0.0 };
@@ -219,13 +219,13 @@ mod tests {
     #[test]
     fn probes_in_vain_come_ever_seldomer_until_it_is_asked_or_the_text_changes() {
         let mut probing = Probing::default();
-        let steps = tried(&mut probing, 6000, Turn::OfAll);
+        let steps = tried(&mut probing, 6000, Turn::All);
         assert_eq!(steps, [63, 191, 447, 959, 1983, 3007, 4031, 5055]);
         probing.note_asked();
-        assert_eq!(tried(&mut probing, 200, Turn::OfAll), [63, 191]);
+        assert_eq!(tried(&mut probing, 200, Turn::All), [63, 191]);
         probing.note_change();
-        assert_eq!(tried(&mut probing, 200, Turn::OfAll), [0, 128]);
-        for turn in [Turn::OfEach, Turn::OfAnyAtRest] {
+        assert_eq!(tried(&mut probing, 200, Turn::All), [0, 128]);
+        for turn in [Turn::Each, Turn::Resting] {
             let steps = tried(&mut Probing::default(), 640, turn);
             assert_eq!(steps.len(), 10, "{turn:?}");
         }
@@ -252,7 +252,7 @@ mod tests {
         probing.spend(1e9);
         let waits = (0..10_000).take_while(|_| {
             probing.begin_step(10.0);
-            probing.choose(1, Turn::OfEach).is_none()
+            probing.choose(1, Turn::Each).is_none()
         });
         let waits = waits.count();
         assert!((4000..4200).contains(&waits), "{waits}");
@@ -265,7 +265,7 @@ mod tests {
         let mut turns = Vec::new();
         for _ in 0..64 * 4 {
             probing.begin_step(10.0);
-            if let Some(index) = probing.choose(3, Turn::OfEach) {
+            if let Some(index) = probing.choose(3, Turn::Each) {
                 // Two find more, then one finds as much, and another less.
                 share += [0.1, 0.1, 0.0, 0.0][turns.len() % 4];
                 if probing.begin(share) {
