@@ -23,8 +23,6 @@ STREAMING = ROOT / "tests" / "deploy" / "streaming.py"
 STREAMS, TOKENS = 4, 6000
 PATIENCE_S = 240
 
-pytestmark = pytest.mark.timeout(900)
-
 
 def test_root_has_neither_a_compiler_nor_what_a_cpu_does_without(
     root: Path, tmp_path: Path, is_contained: bool

@@ -6,7 +6,7 @@ import pytest
 
 from tests.training.chain.conftest import Chain
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 """The first test of a run trains the target."""
 
 KINDS = ("eagle3", "eagle2", "mtp", "peagle", "dflash", "dflash2", "draft_model")

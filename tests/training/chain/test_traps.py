@@ -19,7 +19,7 @@ from tests.training.chain.conftest import Chain
 from tests.training.chain.judged import batch_of, judge
 from tests.training.chain.small_model import TARGET
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 """The first test of a run trains the target."""
 
 Tensors = dict[str, torch.Tensor]
