@@ -45,6 +45,8 @@ struct State {
     next: Next,
     /// Whether it waits for its turn to be written.
     is_queued: bool,
+    /// Whether its turn is under way.
+    is_in_turn: bool,
     /// Whether Redis has it.
     is_begun: bool,
     /// Nothing of it is written any more.
@@ -266,12 +268,30 @@ impl Entry {
         if state.is_over {
             return None;
         }
+        state.is_in_turn = true;
         self.was_tried.store(true, Ordering::Relaxed);
         Some(Turn {
             next: std::mem::take(&mut state.next),
             is_begun: state.is_begun,
             num_pieces: state.num_pieces,
         })
+    }
+
+    /// Its turn is over, and what was not written is given back.
+    pub(crate) fn end_turn(&self) {
+        lock(&self.state).is_in_turn = false;
+    }
+
+    /// Waits until its end is written, or given up.
+    pub(crate) async fn said(&self) {
+        while self.is_ending() {
+            self.rung().await;
+        }
+    }
+
+    fn is_ending(&self) -> bool {
+        let state = lock(&self.state);
+        !state.is_over && (state.is_in_turn || state.next.end.is_some())
     }
 
     /// What a turn gave is in Redis, and with it so many pieces.

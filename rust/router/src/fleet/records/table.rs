@@ -44,6 +44,8 @@ struct Table {
     running: BTreeMap<String, Arc<Entry>>,
     /// Those that are to be written, in order.
     due: VecDeque<Arc<Entry>>,
+    /// Those that were written last, or are just being.
+    turn: Vec<Arc<Entry>>,
     /// Those that were left, until they are gone in Redis.
     left: VecDeque<(Instant, Arc<Entry>)>,
     /// Those that were left while Redis was away, which has nothing of them. They hold nothing.
@@ -229,7 +231,23 @@ impl Streams {
     pub(crate) fn due(&self, count: usize) -> Vec<Arc<Entry>> {
         let mut table = lock(&self.table);
         let count = count.min(table.due.len());
-        table.due.drain(..count).collect()
+        table.turn = table.due.drain(..count).collect();
+        table.turn.clone()
+    }
+
+    /// Waits until the last words of the stream that was this owner's are written, or given up, for `patience` at
+    /// most.
+    pub(crate) async fn said(&self, owner: &str, patience: Duration) {
+        if let Some(entry) = self.ending(owner) {
+            let _ = tokio::time::timeout(patience, entry.said()).await;
+        }
+    }
+
+    /// What was this owner's, if something may still be to be written of it.
+    fn ending(&self, owner: &str) -> Option<Arc<Entry>> {
+        let table = lock(&self.table);
+        let mut all = table.due.iter().chain(&table.turn);
+        all.find(|entry| entry.owner == owner).cloned()
     }
 
     /// A stream's last words are written.

@@ -76,13 +76,17 @@ impl Fleet {
         if !matches!(*shared.link.borrow(), Link::Up(_)) {
             return Taking::Unasked;
         }
+        let holder = own.and_then(|own| own.holder.as_deref());
+        if let Some(holder) = holder {
+            // A client that is cut once this has asked leaves what Redis has: that is to be the newest.
+            shared.streams.said(holder, OWN_PATIENCE).await;
+        }
         // From before it is asked for: whatever becomes of the answer, it is let go.
         let mut sharing = Sharing::new(shared, names, true);
         sharing.frees();
         let entry = sharing.entry().clone();
         entry.is_known_by(&token.hex_digest());
         let place = place(shared, &entry);
-        let holder = own.and_then(|own| own.holder.as_deref());
         let patience = if own.is_some() {
             OWN_PATIENCE
         } else {

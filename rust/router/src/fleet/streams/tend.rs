@@ -276,15 +276,19 @@ impl<'a> Pending<'a> {
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        if self.is_settled {
-            return;
-        }
-        match self.end.take() {
+        let is_end = self.end.is_some();
+        match self.end.take().filter(|_| !self.is_settled) {
             Some(end) => {
                 let is_due = self.entry.give_back(end);
                 self.shared.streams.changed(self.entry, (0, is_due), false);
             }
-            None => self.entry.want_whole(),
+            None if !self.is_settled => self.entry.want_whole(),
+            None => {}
+        }
+        self.entry.end_turn();
+        if is_end {
+            // A client may wait for that.
+            self.entry.ring();
         }
     }
 }

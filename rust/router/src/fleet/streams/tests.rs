@@ -290,6 +290,44 @@ async fn stream_that_was_taken_before_this_router_stood_still_may_be_anothers() 
     assert!(matches!(taking, Taking::Late(Some(_))), "{taking:?}");
 }
 
+/// A Redis that has nothing, and notes what it is asked for.
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Bus for Heard {
+    fn answer(&self, words: Vec<Vec<u8>>) -> BoxFuture<'static, RedisResult<Value>> {
+        let script = String::from_utf8_lossy(&words[1]).into_owned();
+        let answer = if script.starts_with("-- take") {
+            Value::Array(Vec::new())
+        } else {
+            Value::Int(1)
+        };
+        lock(&self.0).extend(script.lines().next().map(str::to_owned));
+        Box::pin(std::future::ready(Ok(answer)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_is_taken_behind_the_last_words_that_this_router_has_of_it() {
+    let (shared, heard) = (shared(), Arc::new(Heard::default()));
+    let wire = Wire::simulated(heard.clone());
+    shared.link.send_replace(Link::Up(wire.clone()));
+    let sharing = Sharing::new(&shared, names("a"), true);
+    let own = Record {
+        holder: Some(sharing.leave(record())),
+        ..record()
+    };
+    let fleet = Fleet(Some(shared.clone()));
+    // Its turn has come, and nothing is on its way yet.
+    let waiting = due(&shared);
+    let taking = fleet.take(None, "a", &own.token, Some(&own));
+    let writing = write(Pending::new(&shared, &waiting[0]), wire);
+    let (taking, written) = tokio::join!(taking, writing);
+    assert!(matches!(taking, Taking::Nothing), "{taking:?}");
+    assert_eq!(written.unwrap(), Written::Done);
+    assert_eq!(*lock(&heard.0), ["-- write", "-- take"]);
+}
+
 /// The streams that were ended.
 #[derive(Default)]
 struct Ended(Mutex<Vec<String>>);
