@@ -81,6 +81,9 @@ fn write(keys: &mut Keys, name: &str, arguments: &[&str], values: &[Vec<u8>]) ->
     match mode {
         "new" | "left" if other.is_some_and(is_held) => return no.to_vec(),
         "new" | "left" => {}
+        "add" if other.is_some_and(|other| other.contains(&mine[..32])) => {
+            return b":0\r\n".to_vec();
+        }
         _ if other.is_some() => return no.to_vec(),
         "again" => {}
         _ if owner.is_none() => return b":0\r\n".to_vec(),

@@ -27,7 +27,7 @@ return {was_known, wanted}
 
 /// Writes to a record as its owner. A new one takes the place of any whose owner is gone, or was of the same
 /// router, which has ended it: its last words may come later, and are then none's. Gives 1; 0 if the
-/// record to add to is gone; -1 if the stream is another's; -2 if another stream has its name.
+/// record to add to is gone, or is what the same router had before, whose new one never came; -1 if the stream is another's; -2 if another stream has its name.
 const WRITE: &str = "-- write
 local function lives(life)
   local left = redis.call('PTTL', ARGV[2] .. life)
@@ -41,7 +41,9 @@ if mode == 'new' or mode == 'left' then
   local life = o and string.sub(o, 1, 32)
   if o and not is_mine and string.sub(o, 1, 1) ~= '-' and lives(life)
     and (mode == 'left' or life ~= string.sub(mine, 1, 32)) then return no end
-elseif o and not is_mine then return no
+elseif o and not is_mine then
+  if mode == 'add' and string.find(o, string.sub(mine, 1, 32), 1, true) then return 0 end
+  return no
 elseif not o and mode ~= 'again' then return 0 end
 if mode ~= 'add' then redis.call('DEL', KEYS[1]) end
 if mode == 'drop' then return 1 end

@@ -56,6 +56,7 @@ fn write(keys: &mut Keys, name: &str, values: &[Vec<u8>]) -> i64 {
                 return no;
             }
         }
+        "add" if other.is_some_and(|other| is_same_life(other, &mine)) => return 0,
         _ if other.is_some() => return no,
         "again" => {}
         _ if owner.is_none() => return 0,
@@ -167,6 +168,10 @@ fn add_once(keys: &mut Keys, names: &[String], values: &[Vec<u8>]) -> Value {
 
 fn life(owner: &str) -> &str {
     &owner[..LIFE]
+}
+
+fn is_same_life(owner: &str, mine: &str) -> bool {
+    life(owner.strip_prefix('-').unwrap_or(owner)) == life(mine)
 }
 
 fn is_other(owner: &str, mine: &str) -> bool {
