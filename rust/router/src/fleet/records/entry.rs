@@ -35,6 +35,8 @@ pub(crate) struct Entry {
     /// Rings when the stream is to look whether it is to be written whole.
     bell: Notify,
     was_tried: AtomicBool,
+    /// Whether its turn is under way.
+    is_in_turn: AtomicBool,
     is_lost: AtomicBool,
     /// Whether Redis is being asked for it: until it answers, it may be another's rightly.
     is_asked_for: AtomicBool,
@@ -45,8 +47,6 @@ struct State {
     next: Next,
     /// Whether it waits for its turn to be written.
     is_queued: bool,
-    /// Whether its turn is under way.
-    is_in_turn: bool,
     /// Whether Redis has it.
     is_begun: bool,
     /// Nothing of it is written any more.
@@ -115,6 +115,7 @@ impl Entry {
             wants_whole: AtomicBool::new(true),
             bell: Notify::new(),
             was_tried: AtomicBool::new(is_begun),
+            is_in_turn: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
             is_asked_for: AtomicBool::new(is_begun),
         }
@@ -268,7 +269,7 @@ impl Entry {
         if state.is_over {
             return None;
         }
-        state.is_in_turn = true;
+        self.is_in_turn.store(true, Ordering::Relaxed);
         self.was_tried.store(true, Ordering::Relaxed);
         Some(Turn {
             next: std::mem::take(&mut state.next),
@@ -279,7 +280,7 @@ impl Entry {
 
     /// Its turn is over, and what was not written is given back.
     pub(crate) fn end_turn(&self) {
-        lock(&self.state).is_in_turn = false;
+        self.is_in_turn.store(false, Ordering::Relaxed);
     }
 
     /// Waits until its end is written, or given up.
@@ -291,7 +292,8 @@ impl Entry {
 
     fn is_ending(&self) -> bool {
         let state = lock(&self.state);
-        !state.is_over && (state.is_in_turn || state.next.end.is_some())
+        let is_in_turn = self.is_in_turn.load(Ordering::Relaxed);
+        !state.is_over && (is_in_turn || state.next.end.is_some())
     }
 
     /// What a turn gave is in Redis, and with it so many pieces.
