@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from spectrie.cli.flags.options import add_options
 from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.errors import ConfigError
 from spectrie.supervise.parent_watch import watch_supervisor
+from spectrie.supervise.private_folder import private_folder
 from spectrie.supervise.ready_line import print_ready
 from spectrie.supervise.supervisor import EXIT_HOPELESS
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     supervised = watch_supervisor()
     try:
         settings = resolve("router", args)
-        with tempfile.TemporaryDirectory(prefix="spectrie-") as folder:
+        with private_folder() as folder:
             config = router_config(settings, Path(folder))
             return _core.run_router(json.dumps(config), _announce)
     except (ConfigError, _core.RouterError) as error:

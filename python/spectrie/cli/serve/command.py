@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from spectrie.cli.serve.served import Served, check_several, served_models, stat
 from spectrie.cli.serve.summary import print_summary
 from spectrie.errors import ConfigError
 from spectrie.model.machine import require_packages
+from spectrie.supervise.private_folder import private_folder
 from spectrie.supervise.supervisor import Program, Supervisor
 
 __all__ = ["configure", "run"]
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
     models = served_models(args.model, settings.served_model_name, found)
     with (
-        tempfile.TemporaryDirectory(prefix="spectrie-") as folder,
+        private_folder() as folder,
         Supervisor(drain_s=settings.drain_timeout) as supervisor,
     ):
         listen = settings.worker_listen or f"unix:{folder}/worker.sock"
