@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tools.walls.graph import Arrows
@@ -33,13 +34,21 @@ def _of(file: Path, name: str) -> Iterator[str]:
             line = code.count("\n", 0, found.start()) + 1
             yield f"{name}:{line}: brings a file in by its place on disk"
     elif name not in LATE_IMPORTS:
-        for node in ast.walk(ast.parse(text, name)):
-            if isinstance(node, ast.Call) and _called(node) in _IMPORTERS:
-                module = _spelled(node)
-                if not (module or name.startswith(_MEASURES_OTHERS)) or (
-                    module.partition(".")[0] in _OURS
-                ):
-                    yield f"{name}:{node.lineno}: imports one of our modules by its name"
+        for line, module in _late_imports(text, name):
+            if not (module or name.startswith(_MEASURES_OTHERS)) or (
+                module.partition(".")[0] in _OURS
+            ):
+                yield f"{name}:{line}: imports one of our modules by its name"
+
+
+@cache
+def _late_imports(text: str, name: str) -> list[tuple[int, str]]:
+    """The line of each call that imports, and what it spells out of the module."""
+    return [
+        (node.lineno, _spelled(node))
+        for node in ast.walk(ast.parse(text, name))
+        if isinstance(node, ast.Call) and _called(node) in _IMPORTERS
+    ]
 
 
 def _called(call: ast.Call) -> str:

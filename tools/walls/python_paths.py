@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,14 +61,20 @@ def python_arrows(root: Path, package: str) -> Arrows:
 def _imports(path: Path, root: Path, package: str) -> Iterator[_Import]:
     """Every import of a file, wherever it stands."""
     here = [package, *path.relative_to(root).with_suffix("").parts]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+    for node in _statements(path.read_text(encoding="utf-8")):
         if isinstance(node, ast.Import):
             yield from (_Import(alias.name, "", alias.asname or "") for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = here[: -node.level] if node.level else []
             module = ".".join([*base, *(node.module.split(".") if node.module else [])])
             for alias in node.names:
                 yield _Import(module, alias.name, alias.asname or alias.name)
+
+
+@cache
+def _statements(text: str) -> list[ast.Import | ast.ImportFrom]:
+    nodes = ast.walk(ast.parse(text))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def _face(file: Path) -> set[str]:

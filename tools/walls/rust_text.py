@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 __all__ = ["code_of", "inline_modules", "matching_brace", "without_tests"]
 
@@ -21,6 +22,7 @@ _TEST_ITEM = re.compile(r"#\[cfg\(\s*(?:test|all\(\s*test\b[^\]]*\))\s*\)\]\s*(?
 _MODULE = re.compile(r"\bmod\s+(\w+)\s*\{")
 
 
+@cache
 def code_of(text: str) -> str:
     """The text with comments, strings and items for tests alone replaced by blanks; lines stay."""
     code = _SKIPPED.sub(lambda found: _blank(found[0]), text)
