@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch.nn import functional
 
+from spectrie.model.config.rope import RopeConfig
 from spectrie.training.target import Target
 
 
@@ -26,12 +28,16 @@ def norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
 
 def rotate(target: Target, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     """[..., T, D] by position."""
-    cosines, sines = (
-        torch.from_numpy(table)[positions] for table in target.config.rope.tables(4096)
-    )
+    cosines, sines = (table[positions] for table in _tables(target.config.rope))
     half = cosines.shape[-1]
     low, high = x[..., :half], x[..., half : 2 * half]
     return torch.cat([low * cosines - high * sines, high * cosines + low * sines], -1)
+
+
+@cache
+def _tables(rope: RopeConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    cosines, sines = rope.tables(4096)
+    return torch.from_numpy(cosines), torch.from_numpy(sines)
 
 
 class PlainTarget:
