@@ -6,7 +6,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-_TOGETHER = ("tests/training/chain/", "tests/packaging/")
+_TOGETHER = ("tests/exactness/", "tests/training/", "tests/packaging/")
 """Folders whose tests share what takes minutes to make. They go first, so that none runs alone at the end."""
 
 

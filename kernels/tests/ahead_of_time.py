@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 CAPABILITIES = (80, 90, 100)
+QUICK_CAPABILITIES = (90,)
+"""Of products and attention, whose many forms take minutes to compile, when time is short."""
 SHARED_BYTES = {80: 164 << 10, 90: 228 << 10, 100: 228 << 10}
 """Shared memory of one multiprocessor; each program on it takes 1 KB besides its own."""
 REGISTERS = 65536

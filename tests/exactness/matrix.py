@@ -52,7 +52,7 @@ DIMENSIONS: dict[str, Sequence[Any]] = {
 }
 MOST_PARTS = 24
 SOME_PARTS = 8
-FEW_PARTS = 2
+FEW_PARTS = 4
 """A combination answers one case in so many, and one of each form at least."""
 
 
@@ -165,10 +165,12 @@ def _with_cases(
 
 
 def _num_parts(one: Combination) -> int:
-    """Such that each takes about as long: many at once cost little more than few."""
-    if one.is_crowded or (one.tensor_parallel > 1 and one.concurrency == 1):
+    """Such that each takes about as long: many at once cost little more than few, and ranks wait for each other."""
+    if one.may_preempt:
+        return SOME_PARTS
+    if one.tensor_parallel > 1 or one.concurrency == 1:
         return MOST_PARTS
-    return FEW_PARTS if one.concurrency >= 32 and not one.may_preempt else SOME_PARTS
+    return FEW_PARTS if one.concurrency >= 32 else SOME_PARTS
 
 
 COVERING = _with_cases(_covering(), _num_parts)

@@ -1,4 +1,4 @@
-"""Drawn tokens have the probabilities that each option promises: chi-square over 20,000 draws."""
+"""Drawn tokens have the probabilities that each option promises: chi-square over 10,000 draws."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kernels.tests.sampling.draws import NEUTRAL, draw_rows
 from spectrie_kernels import DrawRows, reference
 
-DRAWS = 20_000
+DRAWS = 10_000
 SCORES = np.array([3.1, 2.6, 2.4, 1.5, 1.2, 0.9, 0.7, 0.1, -0.4, -1.0, -1.2, -2.0])
 # The 99.99th percentile of chi-square with eleven degrees of freedom, the most there are.
 MOST = 37.4
@@ -35,7 +35,7 @@ class Case:
 
 
 def rows_of(case: Case) -> DrawRows:
-    """The same row at 20,000 positions."""
+    """The same row at 10,000 positions."""
     rows = draw_rows(np.random.default_rng(0), DRAWS, len(SCORES), [], lists=False)
     dtypes = {name: getattr(rows, name).dtype for name in NEUTRAL}
     columns = {

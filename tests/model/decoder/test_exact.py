@@ -49,7 +49,7 @@ def said(folder: Path, module: str, *arguments: str) -> str:
         },
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=840,
         check=True,
     )
     return done.stdout
@@ -61,15 +61,11 @@ def test_a_row_has_the_same_bytes_in_every_step(name: str, tmp_path: Path) -> No
     assert started(name, tmp_path, "ascending") == "exact\n"
 
 
-@pytest.mark.parametrize("name", ["llama_tied_bias", "mixtral"])
-def test_products_that_add_otherwise_in_company_start_no_exact_model(
-    name: str, tmp_path: Path
-) -> None:
-    said = started(name, tmp_path, "by_company")
+def test_products_that_add_otherwise_in_company_start_no_exact_model(tmp_path: Path) -> None:
+    said = started("mixtral", tmp_path, "by_company")
     assert "have other bytes than those of the row alone" in said
-    if name == "mixtral":
-        named = ("router of 5 x 48", "experts' gate_up of 160 x 48", "experts' down of 48 x 80")
-        assert all(product in said for product in named)
+    named = ("router of 5 x 48", "experts' gate_up of 160 x 48", "experts' down of 48 x 80")
+    assert all(product in said for product in named)
 
 
 def test_sums_that_a_reader_adds_give_the_bytes_of_finished_products(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def counted(name: str, folder: Path, **sizes: int) -> dict[str, Counter[str]]:
         },
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=840,
         check=True,
     )
     found: dict[str, dict[str, int]] = json.loads(done.stdout)

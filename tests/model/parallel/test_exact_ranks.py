@@ -43,7 +43,7 @@ def said(name: str, folder: Path, module: str, *arguments: str, **sizes: int) ->
         },
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=840,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -13,10 +13,12 @@ from bench.gpu.end_to_end import exactness
 from bench.gpu.end_to_end.exactness import items
 
 
-def outcomes(scratch: Path) -> dict[str, Any]:
-    """What each way found, or what was wrong with it."""
+def outcomes(scratch: Path, *named: str) -> dict[str, Any]:
+    """What each way found, or what was wrong with it; or those that are named."""
     found: dict[str, Any] = {}
     for item in items(Settings(dry=True, scratch=str(scratch), model=None, tests=())):
+        if named and item.name not in named:
+            continue
         try:
             found[item.name] = item.run()
         except Wrong as wrong:
@@ -42,6 +44,6 @@ def test_answers_that_differ_are_counted(tmp_path: Path, monkeypatch: pytest.Mon
         return [(*ids[:-1], 1) for ids in answers[:1]] + answers[1:] if way.together else answers
 
     monkeypatch.setattr(exactness, "_run", wrong)
-    found = outcomes(tmp_path)
+    found = outcomes(tmp_path, "alone, not drafted", "alone, drafted", "together, drafted")
     assert found["together, drafted"] == "2 of 6 answers differ, with exact arithmetic"
     assert found["alone, drafted"]["share"] == 1.0

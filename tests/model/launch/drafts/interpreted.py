@@ -1,4 +1,4 @@
-"""`python -m tests.model.launch.drafts.interpreted MODEL HEAD ORDER`: a head's bytes by Triton's interpreter.
+"""`python -m tests.model.launch.drafts.interpreted MODEL HEAD ORDER SCENE...`: a head's bytes by Triton's interpreter.
 
 In a process of its own, as Triton reads `TRITON_INTERPRET` when it is first imported. Prints, as JSON, for each
 scene whether its answers are the bytes of the request alone, computed at once.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Callable
 from unittest import mock
 
 from bench.gpu.simulated import simulated_gpu, small_start
@@ -30,7 +31,7 @@ def main() -> None:
     from triton.runtime.interpreter import InterpreterBuilder
 
     importlib.import_module("kernels.tests.quick_interpreter").hasten(finds_overflow=False)
-    model, head, order = sys.argv[1:]
+    model, head, order, *scenes = sys.argv[1:]
     InterpreterBuilder.create_dot = {"ascending": ascending, "by_company": by_company}[order]
     # Whether the model's rows are exact is another test's question.
     unchecked = mock.patch.object(self_check, "differing_form", lambda *given, **options: None)
@@ -48,11 +49,7 @@ def main() -> None:
             drafter=head,
         )
         expected = alone(runner, len(TEXT))
-        found = {
-            "chunks": same(alone(runner, 7), expected),
-            "recorded steps": same(alone(runner, 3), expected),
-            "company": same(in_company(runner), expected),
-        }
+        found = {scene: same(SCENES[scene](runner), expected) for scene in scenes}
     print(json.dumps(found))
 
 
@@ -93,6 +90,12 @@ def in_company(runner: Runner) -> list[Answers]:
         Answers(one.ids[1:2], one.probabilities[1:2], one.scored[: len(SCORED)]) for one in found
     ]
 
+
+SCENES: dict[str, Callable[[Runner], list[Answers]]] = {
+    "chunks": lambda runner: alone(runner, 7),
+    "recorded steps": lambda runner: alone(runner, 3),
+    "company": in_company,
+}
 
 if __name__ == "__main__":
     main()
