@@ -161,18 +161,20 @@ test-deep: model  ## run the long tests: all marked `deep`, loom, Miri, ThreadSa
 	$(BIN)/python -m pytest -q -m "deep" --timeout 7200 tests
 	$(BIN)/python -m pytest -q -m "deep" --timeout 7200 kernels/tests
 
-.PHONY: lint
-lint: setup  ## check formatting, lints, types, generated code; rewrites nothing
+.PHONY: lint lint-rust lint-python
+lint: lint-rust lint-python  ## check formatting, lints, types, generated code; rewrites nothing
+lint-rust: setup  ## the half of it that reads Rust, and licences
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
+	cargo run --release --locked --quiet -p spectrie-codegen -- --check
+	$(BIN)/python tools/licenses.py --check
+lint-python: setup  ## the half of it that reads Python, and messages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy python/spectrie kernels/spectrie_kernels tests bench tools proto examples
 	$(BIN)/mypy -p kernels.tests
 	MYPYPATH=python $(BIN)/stubtest spectrie._core --mypy-config-file pyproject.toml --allowlist tools/stubtest-allowlist.txt
-	cargo run --release --locked --quiet -p spectrie-codegen -- --check
 	$(BIN)/python proto/generate.py --check
-	$(BIN)/python tools/licenses.py --check
 
 .PHONY: fmt
 fmt: setup  ## format Rust and Python
