@@ -162,7 +162,7 @@ impl Heads {
         self.probing.was_bought()
     }
 
-    /// The wishes that are worth a level, at most `most`, where an accepted token saves `ms_per_token`; or one
+    /// The wishes that are worth a level, at most `most`, where an accepted token saves `ms_per_token`; or some
     /// to try it on. `None` when there is no level.
     pub(in crate::speculation) fn choose(
         &mut self,
@@ -180,7 +180,7 @@ impl Heads {
             self.later.add(earned_ms);
         }
         if best == 0 && level == 1 {
-            return self.try_one(wishes, most, ms_per_token);
+            return self.try_out(wishes, most, ms_per_token);
         }
         if best == 0 {
             return None;
@@ -226,13 +226,13 @@ impl Heads {
     }
 
     /// Those of the wishes of a first level that it is tried on, if that is due.
-    pub(in crate::speculation) fn try_one(
+    pub(in crate::speculation) fn try_out(
         &mut self,
         wishes: Vec<Wish>,
         most: usize,
         ms_per_token: f64,
     ) -> Option<Chosen> {
-        let wishes = self.probe(wishes, most, ms_per_token)?;
+        let wishes = self.worth_trying(wishes, most, ms_per_token)?;
         self.later.begin(wishes.len());
         let chosen = self.part(wishes, Why::Probe);
         if chosen.wishes.is_empty() {
@@ -283,7 +283,7 @@ impl Heads {
 
     /// The wishes where others leave most, as many as are tried at once, if the drafter is due to be tried, or the last
     /// probe found more than was expected. None where it would not pay even if it were always right.
-    fn probe(
+    fn worth_trying(
         &mut self,
         mut wishes: Vec<Wish>,
         most: usize,

@@ -205,7 +205,7 @@ impl Speculator {
         let bought = if levels.is_bought_over || left == 0 {
             None
         } else if is_tried || (turns.only().is_some() && level == 1) {
-            heads.try_one(wishes, left, ms_per_token)
+            heads.try_out(wishes, left, ms_per_token)
         } else {
             heads.choose(level, wishes, left, ms_per_token)
         };
