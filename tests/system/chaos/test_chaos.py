@@ -15,6 +15,7 @@ from spectrie.client import AdminClient, Client
 from spectrie.errors import InvalidArgument
 from tests.system.chaos.faults import KINDS, Faults
 from tests.system.chaos.poisoned import MODULE, POISON_IDS
+from tests.system.chaos.processes import num_descriptors, resident_bytes, router_pid
 from tests.system.chaos.relay import Relay
 from tests.system.chaos.traffic import NUM_STREAMS, Traffic, asks, reference
 from tests.system.server import Program
@@ -59,30 +60,6 @@ def serve(model: Path, folder: Path, workers: int, **options: Any) -> Program:
         "--worker-stall-timeout=4s",
         **options,
     )
-
-
-def resident_bytes(pid: int) -> int:
-    """Memory of a process."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def num_descriptors(pid: int) -> int:
-    """Open files of a process."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def router_pid(program: Program) -> int:
-    """The child of a server that is its router."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            command = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if int(parent) == program.process.pid and b"router" in command:
-            return int(folder.name)
-    raise AssertionError("no router")
 
 
 def disturb(model: Path, folder: Path, workers: int, num: int, max_tokens: int) -> Counter[str]:

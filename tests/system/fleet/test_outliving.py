@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from spectrie import Client, Completion
+from spectrie import AdminClient, Client, Completion
 from tests.relay import Gate
+from tests.system.chaos.processes import num_descriptors, resident_bytes, router_pid
 from tests.system.chaos.traffic import Traffic, asks, reference
 from tests.system.fleet.redis_server import RedisServer
 from tests.system.server import Program, serve
@@ -35,6 +36,10 @@ LONG_FORMS: dict[str, Any] = {
     },
 }
 """Instead of those whose answers are short."""
+MEMORY_BYTES = 16 << 20
+"""Draft memory of a worker, as `serve` of the tests gives it."""
+MORE_ROUTER_BYTES = 96 << 20
+"""What the memory of a router may grow by that takes streams over."""
 RESUMED = "spectrie_fleet_streams_taken_over_total"
 REFUSED = 'spectrie_fleet_streams_refused_total{reason="damaged"}'
 
@@ -61,6 +66,26 @@ class Served:
             if line.startswith(f"{name} "):
                 return float(line.rpartition(" ")[2])
         return 0.0
+
+    def holds(self) -> list[int]:
+        """Open files of its router and of the server itself."""
+        server = self.program.process.pid
+        return [num_descriptors(pid) for pid in (router_pid(self.program), server)]
+
+    def router_bytes(self) -> int:
+        """Memory of its router."""
+        return resident_bytes(router_pid(self.program))
+
+    def wait_settled(self, before: list[int]) -> None:
+        """Waits until it has no more open files than before, and its worker runs nothing."""
+        with AdminClient(self.facts["admin"]) as admin:
+
+            def is_settled() -> bool:
+                pages = sum(one.pages_used for one in admin.loads())
+                return pages == 0 and all(a <= b for a, b in zip(self.holds(), before, strict=True))
+
+            wait_until(is_settled, WAIT_S, lambda: f"{admin.loads()}, {self.holds()}, {before}")
+            assert all(one.memory_bytes <= MEMORY_BYTES for one in admin.stats())
 
     def kill(self) -> None:
         """Kills all of it at once, as a machine that fails."""
@@ -126,6 +151,10 @@ class Losses:
         first, second = self.pair
         before = second.metric(RESUMED)
         known = set(records(self._redis))
+        with AdminClient(second.facts["admin"]) as admin:
+            # With the operators' connection that is there when it is looked at again.
+            admin.loads()
+            files, router_bytes = second.holds(), second.router_bytes()
         # Whole answers would lie in the client's buffers before a fast server could be killed.
         with Gate() as gate, Client([gate.address, second.facts["grpc"]], max_retries=4) as client:
             gate.lead_to(first.facts["grpc"], hold_after=HELD_BYTES)
@@ -155,6 +184,8 @@ class Losses:
             finally:
                 traffic.end()
             assert traffic.failures == [], second.program.output
+        second.wait_settled(files)
+        assert second.router_bytes() - router_bytes < MORE_ROUTER_BYTES
         self.num_hit += hit
         self.num_taken += int(second.metric(RESUMED) - before)
         again = self._start()
