@@ -94,6 +94,20 @@ def test_stream_that_the_server_itself_ended_is_not_resumed(
     assert sleeps == []
 
 
+def test_stream_of_a_server_that_shuts_down_goes_on(server: Server, sleeps: list[float]) -> None:
+    why = error_details_pb2.ErrorInfo(reason="UNAVAILABLE", domain="spectrie")
+    later = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=1))
+    ended = fail(grpc.StatusCode.UNAVAILABLE, "the server is shutting down", why, later)
+    server.script.streams = [
+        [started(token="secret"), delta("ab", 1, 2, position=2), ended],
+        [delta("c", 3, position=4), finished()],
+    ]
+    with spectrie.Client(server.target) as client:
+        assert client.stream("x").final().text == "abc"
+    assert server.script.requests[1:] == [place(2)]
+    assert sleeps == [1.0]
+
+
 def test_resuming_that_is_refused_for_now_is_tried_again(
     server: Server, sleeps: list[float]
 ) -> None:

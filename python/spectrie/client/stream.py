@@ -81,8 +81,8 @@ class _Progress:
 
     def _delay_before_resuming(self, error: SpectrieError) -> float:
         cut = self._cut or error
-        # A server that itself says why it ended the stream has nothing left of it.
-        is_cut = self._cut is not None or getattr(error, "reason", None) is None
+        # A server that says why it ended the stream has nothing left of it, but for one that shuts down.
+        is_cut = self._cut is not None or getattr(error, "reason", None) in (None, "UNAVAILABLE")
         is_resumable = is_cut and self._collector.started.HasField("resume_token")
         delay = self._attempts.delay_before_retry(error) if is_resumable else None
         if delay is None:

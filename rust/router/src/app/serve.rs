@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +58,8 @@ struct Running {
     servers: JoinSet<Result<(), RouterError>>,
     /// Tasks beside them, which end nothing.
     beside: JoinSet<()>,
+    /// What goes on with other routers.
+    sharing: JoinHandle<()>,
 }
 
 /// Serves until `shutdown`; `on_ready` hears the addresses once all of them accept.
@@ -92,6 +94,7 @@ pub async fn serve(
     let Running {
         mut servers,
         mut beside,
+        sharing,
     } = spawn(listeners, services, &tls, &closing);
     let _followed = tls.follow();
     on_ready(&bound);
@@ -118,6 +121,8 @@ pub async fn serve(
         _ = timeout(CLOSE_TIME, close) => {}
         () = shutdown.forced() => {}
     }
+    // What was left is said to others, and that this router ends, also where nothing else is waited for.
+    let _ = timeout(CLOSE_TIME, sharing).await;
     Ok(ending)
 }
 
@@ -220,8 +225,7 @@ fn spawn(
         let ended = closing.clone();
         beside.spawn(lasting("traces", async move || sending.run(&ended).await));
     }
-    // Not waited for: it ends with the runtime.
-    tokio::spawn(once("fleet", sharing));
+    let sharing = tokio::spawn(once("fleet", sharing));
     let mut servers = JoinSet::new();
     let dialled = Incoming::new(
         listeners.workers,
@@ -267,10 +271,14 @@ fn spawn(
             Ok(())
         });
     }
-    Running { servers, beside }
+    Running {
+        servers,
+        beside,
+        sharing,
+    }
 }
 
-/// Lets running requests end, up to the cap or a second signal.
+/// Lets running requests end, up to the cap or a second signal; what runs then is cut.
 async fn drain(state: &AppState, shutdown: &Shutdown) -> Ending {
     let generation = &state.generation;
     tracing::info!(requests = generation.num_running(), "draining");
@@ -284,6 +292,7 @@ async fn drain(state: &AppState, shutdown: &Shutdown) -> Ending {
     }
     let num_requests = generation.num_running();
     tracing::warn!(requests = num_requests, "requests are cut off");
+    generation.cut();
     Ending::Cut { num_requests }
 }
 

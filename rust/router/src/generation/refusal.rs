@@ -36,6 +36,12 @@ pub(crate) fn refused(refusal: Refusal, name: Option<&str>) -> RequestError {
     }
 }
 
+/// What a caller hears from a router that ends.
+pub(crate) fn shutting_down() -> RequestError {
+    let message = "the server is shutting down";
+    RequestError::retry(ErrorKind::Unavailable, message, RETRY_DELAY)
+}
+
 /// What a tenant hears that holds as many as it may: `own` of its own share of the limit. Who holds
 /// none is refused where too many tenants do.
 pub(super) fn held(own: usize, what: &str, share: usize, limit: usize) -> String {

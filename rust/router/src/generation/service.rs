@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 use super::attempts::Keeping;
 use super::live::LiveId;
 use super::reader;
-use super::refusal::{RETRY_DELAY, refused};
+use super::refusal::{refused, shutting_down};
 use super::resolve::{Facts, digest};
 use super::run::{Parts, Run};
 use super::shared::Shared;
 use super::stream::GenerationStream;
 use crate::access::{Grant, Pass};
 use crate::config::RouterConfig;
-use crate::error::{ErrorKind, RequestError, shown};
+use crate::error::{RequestError, shown};
 use crate::fleet::Fleet;
 use crate::metrics::{Call, Metrics};
 use crate::sync::{lock, now};
@@ -60,7 +60,7 @@ impl Caller {
     /// Counts a request that begins; `None` when everyone may call.
     ///
     /// # Errors
-    /// [`ErrorKind::RateLimited`] when the key's limits are used up.
+    /// [`RateLimited`](crate::error::ErrorKind::RateLimited) when the key's limits are used up.
     pub(super) fn begin(&self) -> Result<Option<Pass>, RequestError> {
         self.grant.as_ref().map(Grant::begin).transpose()
     }
@@ -68,7 +68,7 @@ impl Caller {
     /// Counts a request that goes on, which was counted when it began.
     ///
     /// # Errors
-    /// [`ErrorKind::RateLimited`] when the key has as many requests at once as it may.
+    /// [`RateLimited`](crate::error::ErrorKind::RateLimited) when the key has as many requests at once as it may.
     pub(super) fn go_on(&self) -> Result<Option<Pass>, RequestError> {
         self.grant.as_ref().map(Grant::go_on).transpose()
     }
@@ -274,7 +274,7 @@ impl Generation {
     /// often they are sent again. Passes while no worker says how many can.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidField`] with the limit.
+    /// [`InvalidField`](crate::error::ErrorKind::InvalidField) with the limit.
     pub(crate) fn check_batch(
         &self,
         model: Option<&str>,
@@ -299,12 +299,7 @@ impl Generation {
         if !self.shared.draining.is_cancelled() {
             return Ok(());
         }
-        let message = "the server is shutting down";
-        Err(RequestError::retry(
-            ErrorKind::Unavailable,
-            message,
-            RETRY_DELAY,
-        ))
+        Err(shutting_down())
     }
 
     /// Refuses what ended workers a while ago.

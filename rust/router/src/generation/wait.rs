@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::refusal::RETRY_DELAY;
+use super::refusal::{RETRY_DELAY, shutting_down};
 use super::waiting::{Line, Place};
 use crate::error::{ErrorKind, RequestError};
 use crate::sync::now;
@@ -63,10 +63,7 @@ impl<'a> Wait<'a> {
         let end = tokio::time::Instant::from_std(until.min(self.bounds.deadline));
         let changed = tokio::select! {
             changed = tokio::time::timeout_at(end, self.changes.changed()) => changed.is_ok(),
-            () = self.draining.cancelled() => {
-                let message = "the server is shutting down";
-                return Err(RequestError::retry(ErrorKind::Unavailable, message, RETRY_DELAY));
-            }
+            () = self.draining.cancelled() => return Err(shutting_down()),
         };
         if changed {
             return Ok(());

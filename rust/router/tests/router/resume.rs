@@ -14,6 +14,7 @@ use tonic::{Code, Request, Status};
 mod back;
 mod client;
 mod elsewhere;
+mod ended;
 mod mortal;
 mod refused;
 use client::{Client, Events};

@@ -166,6 +166,11 @@ impl TestRouter {
         AdminClient::new(self.admin_channel().await)
     }
 
+    /// Whether the router has ended.
+    pub fn has_ended(&self) -> bool {
+        self.serving.is_finished()
+    }
+
     /// How the router ended, once it was asked to.
     pub async fn ended(mut self) -> Ending {
         within(&mut self.serving).await.unwrap().unwrap()

@@ -8,6 +8,7 @@ use crate::failover::{Record, RecordedChoice};
 use crate::fleet::Gone;
 use crate::generation::Generation;
 use crate::generation::choice::Choice;
+use crate::generation::refusal::shutting_down;
 use crate::generation::run::Run;
 use crate::sync::{lock, now};
 
@@ -21,6 +22,15 @@ impl Generation {
             Gone::Wanted => moved("another connection of its client"),
             Gone::Lost => moved("another router"),
         });
+    }
+
+    /// Ends all that runs: this router ends. What clients can go on with they leave, here and in Redis.
+    pub(crate) fn cut(&self) {
+        for (tenant, id) in self.shared.live.names(|_| true) {
+            if let Some(live) = self.shared.live.find(tenant.as_deref(), &id) {
+                live.end(shutting_down());
+            }
+        }
     }
 
     /// The record of a stream, if it is still the one that `owner` left.
