@@ -44,7 +44,7 @@ struct Table {
     running: BTreeMap<String, Arc<Entry>>,
     /// Those that are to be written, in order.
     due: VecDeque<Arc<Entry>>,
-    /// Those that were written last, or are just being.
+    /// Those that are just being written.
     turn: Vec<Arc<Entry>>,
     /// Those that were left, until they are gone in Redis.
     left: VecDeque<(Instant, Arc<Entry>)>,
@@ -201,6 +201,7 @@ impl Streams {
 
     /// Redis is gone: of what waits for it only what it is to let go or drop stays.
     pub(crate) fn cut(&self) {
+        self.end_turn();
         let mut waiting = lock(&self.table).due.clone();
         for entry in waiting.drain(..) {
             if entry.cut() {
@@ -233,6 +234,11 @@ impl Streams {
         let count = count.min(table.due.len());
         table.turn = table.due.drain(..count).collect();
         table.turn.clone()
+    }
+
+    /// None of them is being written any more.
+    pub(crate) fn end_turn(&self) {
+        lock(&self.table).turn.clear();
     }
 
     /// Waits until the last words of the stream that was this owner's are written, or given up, for `patience` at

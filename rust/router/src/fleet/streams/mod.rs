@@ -10,6 +10,7 @@ mod take;
 mod tend;
 #[cfg(test)]
 mod tests;
+mod unwritten;
 
 pub(crate) use sharing::Sharing;
 pub(crate) use take::{TakenOver, Taking};

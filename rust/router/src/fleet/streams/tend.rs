@@ -1,18 +1,17 @@
 //! Writes what is shared of streams, and keeps the lease on them.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
 use super::commands::{LEASE, Mode, Place, Written};
+use super::unwritten::Unwritten;
 use crate::failover::Record;
 use crate::fleet::handle::{Link, Shared};
 use crate::fleet::keys::life_of;
 use crate::fleet::pupils::{Gone, Pupils};
 use crate::fleet::records::entry::{End, Entry, Turn};
-use crate::fleet::records::table::Streams;
 use crate::fleet::records::written::{Piece, head, pieces};
 use crate::fleet::wire::{Trouble, Wire};
 use crate::sync::now;
@@ -21,8 +20,6 @@ use crate::sync::now;
 const PERIOD: Duration = Duration::from_millis(100);
 /// Streams that are written in one turn; the others wait for the next.
 const BATCH: usize = 128;
-/// Time until a stream is asked again for what Redis has not.
-const RETRY: Duration = Duration::from_secs(1);
 /// Longest that an ending router waits to say so.
 const LAST_WORD: Duration = Duration::from_millis(200);
 
@@ -31,14 +28,14 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
     let streams = &shared.streams;
     let life = life_of(shared.origin);
     let mut renewed: Option<Instant> = None;
-    let mut unwritten = Unwritten::look(streams);
+    let mut unwritten = Unwritten::default();
     loop {
         // Before a wish of who has a stream already ends it as if it were this router's.
         if streams.pulse.must_ask() {
             if let Err(trouble) = verify(shared, pupils, &wire).await {
                 return trouble;
             }
-            unwritten = Unwritten::look(streams);
+            unwritten = Unwritten::default();
         }
         if renewed.is_none_or(|at| now().saturating_duration_since(at) >= LEASE / 4) {
             renewed = Some(now());
@@ -48,7 +45,7 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
                         if let Err(trouble) = verify(shared, pupils, &wire).await {
                             return trouble;
                         }
-                        unwritten = Unwritten::look(streams);
+                        unwritten = Unwritten::default();
                     }
                     for wish in lease.wanted {
                         if let Err(trouble @ Trouble::Lost(_)) =
@@ -66,7 +63,7 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
         if unwritten.is_old() {
             unwritten = Unwritten::look(streams);
         }
-        unwritten.ring();
+        unwritten.ring(BATCH);
         for entry in streams.unsaid(BATCH) {
             say(shared, pupils, &entry);
         }
@@ -86,33 +83,6 @@ pub(crate) async fn tend(shared: &Arc<Shared>, pupils: &dyn Pupils, mut wire: Wi
     }
 }
 
-/// Streams that are to be asked for their whole records.
-struct Unwritten {
-    waiting: VecDeque<Arc<Entry>>,
-    looked: Instant,
-}
-
-impl Unwritten {
-    fn look(streams: &Streams) -> Self {
-        Self {
-            waiting: streams.unwritten(),
-            looked: now(),
-        }
-    }
-
-    /// Whether it is time to ask again: Redis may take what it refused.
-    fn is_old(&self) -> bool {
-        now().saturating_duration_since(self.looked) >= RETRY
-    }
-
-    /// Asks so many in a turn: together, thousands would write their records down at once.
-    fn ring(&mut self) {
-        for entry in self.waiting.drain(..BATCH.min(self.waiting.len())) {
-            entry.ring();
-        }
-    }
-}
-
 /// Writes what is new of the streams whose turn it is.
 async fn write_due(shared: &Shared, wire: &Wire) -> Vec<(Arc<Entry>, Result<Written, Trouble>)> {
     let due = shared.streams.due(BATCH);
@@ -121,6 +91,7 @@ async fn write_due(shared: &Shared, wire: &Wire) -> Vec<(Arc<Entry>, Result<Writ
         write(pending, wire.clone())
     });
     let written = join_all(written).await;
+    shared.streams.end_turn();
     due.into_iter().zip(written).collect()
 }
 
