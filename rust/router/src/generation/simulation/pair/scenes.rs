@@ -53,37 +53,44 @@ impl Pair {
     }
 }
 
+/// Plays a scene of two routers and what a client asks for.
+fn play(scene: impl AsyncFnOnce(&mut Pair, &Ask) -> Result<(), String>) {
+    let whole = async {
+        let (mut pair, ask) = Pair::begun().await?;
+        scene(&mut pair, &ask).await?;
+        Ok(Report::default())
+    };
+    on_a_clock(whole).unwrap();
+}
+
 #[test]
 fn older_stream_of_its_name_ends_none_whose_first_words_are_lost() {
-    let scene = async {
-        let (mut pair, ask) = Pair::begun().await?;
-        pair.ask_first(&ask);
+    play(async |pair, ask| {
+        pair.ask_first(ask);
         pair.end_last().await?;
         pair.pass_time(300).await;
         assert_eq!(pair.redis.names("spectrie:1:stream:").len(), 1);
         pair.world.sites[0].attempts.clear();
-        pair.ask_first(&ask);
+        pair.ask_first(ask);
         for _ in 0..20 {
             // It begins, and its first words are sent, at this same moment.
             tokio::task::yield_now().await;
         }
-        assert!(pair.runs(0, &ask));
+        assert!(pair.runs(0, ask));
         pair.routers[0].line.lose(Duration::from_millis(100));
         pair.pass_time(BACK_MS).await;
-        assert!(pair.runs(0, &ask), "a stream is ended by an older one");
+        assert!(pair.runs(0, ask), "a stream is ended by an older one");
         pair.end_last().await?;
-        Ok(Report::default())
-    };
-    on_a_clock(scene).unwrap();
+        Ok(())
+    });
 }
 
 #[test]
 fn stream_that_was_left_without_redis_outlives_its_router_once_redis_is_back() {
-    let scene = async {
-        let (mut pair, ask) = Pair::begun().await?;
+    play(async |pair, ask| {
         pair.routers[0].line.lose(Duration::from_millis(500));
         pair.pass_time(10).await;
-        pair.ask_first(&ask);
+        pair.ask_first(ask);
         pair.pass_time(100).await;
         // It is with no one until its router is gone.
         pair.clients[0].cut(Duration::from_secs(2), true);
@@ -91,27 +98,24 @@ fn stream_that_was_left_without_redis_outlives_its_router_once_redis_is_back() {
         pair.lose_router(0);
         pair.pass_time(2_000).await;
         assert!(
-            pair.runs(1, &ask),
+            pair.runs(1, ask),
             "what was left without Redis was not written"
         );
-        Ok(Report::default())
-    };
-    on_a_clock(scene).unwrap();
+        Ok(())
+    });
 }
 
 #[test]
 fn stream_without_tokens_outlives_its_router_after_a_flush() {
-    let scene = async {
-        let (mut pair, ask) = Pair::begun().await?;
-        pair.ask_first(&ask);
+    play(async |pair, ask| {
+        pair.ask_first(ask);
         pair.pass_time(300).await;
-        assert!(pair.runs(0, &ask));
+        assert!(pair.runs(0, ask));
         pair.redis.flush();
         pair.pass_time(500).await;
         pair.lose_router(0);
         pair.pass_time(3_000).await;
-        assert!(pair.runs(1, &ask), "what was flushed was not written again");
-        Ok(Report::default())
-    };
-    on_a_clock(scene).unwrap();
+        assert!(pair.runs(1, ask), "what was flushed was not written again");
+        Ok(())
+    });
 }
