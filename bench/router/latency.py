@@ -23,7 +23,7 @@ from spectrie.client import Client
 
 __all__ = ["Ways", "run"]
 
-FLOOR_US = 300.0
+FLOOR_US = 150.0
 """Limit for the median time that the router adds to a token."""
 ROUNDS = 8
 TOKENS = 250

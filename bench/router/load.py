@@ -1,0 +1,119 @@
+"""What one router core does: time added to tokens, steps that bring many, the ceiling, memory of streams.
+
+Worker and clients are one program in Rust (`rust/router/examples/load`): in Python they would be slower than the router.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.router.process import router
+from bench.router.rows import Row, least, most
+from bench.support import machine
+
+__all__ = ["measure"]
+
+STREAMS = (1, 64, 1000)
+STEPS = (64, 512)
+HELD = 2000
+SECONDS = 4.0
+RATE = 6000
+"""Tokens a second, one by one: a fifth of what one core is to take at least. The program's timers hold no pace
+much above it."""
+
+
+def measure(folder: Path) -> tuple[list[Row], dict[str, Any]]:
+    """Rows of the table, and all that was measured.
+
+    Args:
+        folder: The model whose tokenizer the worker shows.
+    """
+    program = _build()
+    with tempfile.TemporaryDirectory(prefix="spectrie-bench-") as directory:
+        own = Path(directory)
+        authority, certificate = _certificates(own)
+
+        def load(kind: str, *, tls: bool = False, **options: float) -> dict[str, Any]:
+            given = (f"--tls-cert={certificate}", f"--tls-key={own / 'server.key'}") if tls else ()
+            with router(own, "--max-connections=16384", *given) as process:
+                command = [str(program), kind, "--worker", f"unix:{own}/worker.sock"]
+                command += ["--grpc", str(process.facts["grpc"]), "--model", str(folder)]
+                command += ["--router", str(process.pid)]
+                command += ["--ca", str(authority)] if tls else []
+                for name, value in options.items():
+                    command += [f"--{name}", f"{value:g}"]
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=300)
+            found: dict[str, Any] = json.loads(done.stdout)
+            return found
+
+        clear = load("flood", streams=64, seconds=SECONDS)
+        coded = load("flood", tls=True, streams=64, seconds=SECONDS)
+        paced = {n: load("paced", streams=n, rate=RATE, seconds=SECONDS) for n in STREAMS}
+        steps = {n: load("steps", streams=n, seconds=SECONDS) for n in STEPS}
+        held = load("held", streams=HELD)
+    rows = []
+    for num, one in paced.items():
+        streams = f"{num:,} streams" if num > 1 else "one stream"
+        what = f"worker to client, {streams}, {RATE:,} tokens/s"
+        rows.append(most(f"{what}: p50", one["p50_us"], 150, 50, "us"))
+        rows.append(most(f"{what}: p99", one["p99_us"] / 1e3, 1, 0.5, "ms"))
+    for num, limits in zip(STEPS, ((3, 1.5), (20, 10)), strict=True):
+        what = f"a step of {num} tokens, to the last one sent"
+        rows.append(most(what, steps[num]["p50_ms"], *limits, "ms"))
+    ceiling = clear["tokens"] / clear["seconds"]
+    rows.append(least("tokens a second through one core", ceiling, 30_000, 60_000, ""))
+    share = 100 * _per_core(coded) / _per_core(clear)
+    rows.append(least("the same with TLS, over it, by processor time", share, 80, 90, "%"))
+    memory = held["memory_bytes"] / 1e6
+    rows.append(most(f"memory of {HELD:,} streams on one channel", memory, 300, 120, "MB"))
+    data = {"flood": clear, "flood_tls": coded, "paced": paced, "steps": steps, "held": held}
+    return rows, data
+
+
+def _per_core(flood: dict[str, Any]) -> float:
+    """Tokens for each second of processor time that the router used."""
+    return float(flood["tokens"] / flood["cpu_s"])
+
+
+def _build() -> Path:
+    command = ["cargo", "build", "--release", "--locked", "--quiet"]
+    command += ["-p", "spectrie-router", "--example", "load"]
+    subprocess.run(command, check=True, cwd=machine.ROOT)
+    return machine.ROOT / "target" / "release" / "examples" / "load"
+
+
+def _certificates(folder: Path) -> tuple[Path, Path]:
+    """An authority's certificate, and one that it gave to localhost, with `server.key` beside it."""
+    authority, server = folder / "ca.pem", folder / "server.pem"
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    request = ["req", "-x509", "-days", "2", "-subj", "/CN=bench"]
+    _openssl(*request, *curve, "-keyout", f"{folder}/ca.key", "-out", str(authority))
+    signing, names = folder / "server.csr", folder / "names"
+    names.write_text("subjectAltName=DNS:localhost\n")
+    _openssl(
+        *["req", "-subj", "/CN=localhost", *curve],
+        "-keyout",
+        f"{folder}/server.key",
+        "-out",
+        str(signing),
+    )
+    signed = [
+        "x509",
+        "-req",
+        "-in",
+        str(signing),
+        "-CA",
+        str(authority),
+        "-CAkey",
+        f"{folder}/ca.key",
+    ]
+    _openssl(*signed, "-CAcreateserial", "-days", "2", "-extfile", str(names), "-out", str(server))
+    return authority, server
+
+
+def _openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
