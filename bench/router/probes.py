@@ -1,0 +1,164 @@
+"""How soon health answers beside floods of frames, half bodies and idle connections, none of them with a key."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.router.process import router
+from bench.router.rows import Row, most
+from bench.support import machine
+
+__all__ = ["FLOODS", "measure"]
+
+PROBES, PAUSE_S = 100, 0.02
+FEW_FILES, NUM_IDLE = 256, 10_000
+CONNECTIONS = 8
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_HEADERS, _RESET, _SETTINGS, _PING, _WINDOW, _CONTINUATION = 1, 3, 4, 6, 8, 9
+_END_HEADERS = 4
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    head = len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
+    return head + payload
+
+
+def _fields() -> bytes:
+    pairs = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": "/spectrie.v1.Inference/Generate",
+        ":authority": "localhost",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    coded = [bytes([len(text)]) + text.encode() for pair in pairs.items() for text in pair]
+    return b"".join(b"\0" + a + b for a, b in zip(coded[::2], coded[1::2], strict=True))
+
+
+def _begun(number: int) -> bytes:
+    return _frame(_HEADERS, _END_HEADERS, 2 * number + 1, _fields())
+
+
+FLOODS: dict[str, Callable[[int], bytes]] = {
+    "rapid reset": lambda n: _begun(n) + _frame(_RESET, 0, 2 * n + 1, (8).to_bytes(4, "big")),
+    "MadeYouReset": lambda n: _begun(n) + _frame(_WINDOW, 0, 2 * n + 1, bytes(4)),
+    "CONTINUATION": lambda n: (
+        _frame(_CONTINUATION, 0, 1, (b"\0\1ad" + b"v" * 100) * 100)
+        if n
+        else _frame(_HEADERS, 0, 1, _fields())
+    ),
+    "SETTINGS": lambda n: _frame(_SETTINGS, 0, 0, b"\0\4" + (n % 1000 + 1).to_bytes(4, "big")),
+    "PING": lambda n: _frame(_PING, 0, 0, n.to_bytes(8, "big")),
+    "half bodies": lambda n: _begun(n) + _frame(0, 0, 2 * n + 1, b"\0\0\0\x40\0" + b"a" * 1000),
+}
+"""What a connection sends in its round `n`, by the name of the attack."""
+
+
+def measure(folder: Path) -> tuple[list[Row], dict[str, Any]]:
+    """Rows of the table, and milliseconds of every probe.
+
+    Args:
+        folder: Not used: no worker takes part.
+    """
+    found = {name: _beside(name) for name in (*FLOODS, "idle")}
+    rows = []
+    for name, millis in found.items():
+        beside = f"{NUM_IDLE:,} idle connections, {FEW_FILES} files" if name == "idle" else name
+        worst = sorted(millis)[int(len(millis) * 0.99)]
+        rows.append(most(f"health beside {beside}: p99", worst, 100, 100, "ms"))
+    return rows, found
+
+
+def _beside(name: str) -> list[float]:
+    before = ("prlimit", f"--nofile={FEW_FILES}") if name == "idle" else ()
+    with (
+        tempfile.TemporaryDirectory(prefix="spectrie-bench-") as own,
+        router(Path(own), before=before) as process,
+    ):
+        command = ["nice", "-n", "19", sys.executable, "-m", "bench.router.probes", name]
+        if name == "idle":
+            command = ["prlimit", f"--nofile={NUM_IDLE + 200}", *command]
+        command += [str(process.facts["grpc"])]
+        flood = subprocess.Popen(command, cwd=machine.ROOT, stdout=subprocess.PIPE, text=True)
+        try:
+            assert flood.stdout is not None
+            if flood.stdout.readline() != "floods\n":
+                raise RuntimeError(f"the flood {name} did not begin")
+            return [_probe(str(process.facts["http"])) for _ in range(PROBES)]
+        finally:
+            flood.kill()
+            flood.wait()
+            flood.stdout and flood.stdout.close()
+
+
+def _probe(address: str) -> float:
+    """Milliseconds until health has answered a new connection."""
+    time.sleep(PAUSE_S)
+    host, _, port = address.rpartition(":")
+    begun = time.perf_counter()
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"health says {answer.status}")
+    finally:
+        connection.close()
+    return 1000 * (time.perf_counter() - begun)
+
+
+def _connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=30)
+    connection.settimeout(0.5)
+    return connection
+
+
+def _flood(name: str, address: str) -> None:
+    """Sends for ever over several connections in turn, each begun again where the server ends it."""
+    flooding = [_rounds(FLOODS[name], address) for _ in range(CONNECTIONS)]
+    print("floods", flush=True)
+    while True:
+        for one in flooding:
+            next(one)
+
+
+def _rounds(one: Callable[[int], bytes], address: str) -> Any:
+    while True:
+        connection = _connect(address)
+        try:
+            connection.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, b""))
+            for first in range(0, 1 << 29, 64):
+                connection.sendall(b"".join(one(first + number) for number in range(64)))
+                yield
+        except OSError:
+            yield
+        finally:
+            connection.close()
+
+
+def _idle(address: str) -> None:
+    held = []
+    for _ in range(NUM_IDLE):
+        try:
+            held.append(_connect(address))
+        except OSError:
+            continue
+    print("floods", flush=True)
+    time.sleep(3600)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "idle":
+        _idle(sys.argv[2])
+    _flood(sys.argv[1], sys.argv[2])
