@@ -23,7 +23,7 @@ from spectrie.client import AdminClient, AsyncClient, Client
 
 __all__ = ["measure"]
 
-ROUNDS, SERVED_ROUNDS = 5, 3
+ROUNDS = 3
 STREAMS = 8
 TOKEN_S = 0.005
 STALL_S = 2.0
@@ -181,16 +181,18 @@ def _only_worker(model: str) -> tuple[list[float], list[float]]:
         "--bigrams=off",
         "--log-level=error",
     ]
-    for _ in range(SERVED_ROUNDS):
+    for _ in range(ROUNDS):
         with (
             Process("serve", model, *flags) as process,
             AdminClient(str(process.facts["admin"])) as admin,
             Client(str(process.facts["grpc"]), max_retries=0, timeout=120) as client,
         ):
-            pid = admin.loads()[0].process_id
-            cold.append(process.ready_s - _started_s(pid))
+            while not (loads := admin.loads()):
+                time.sleep(0.005)
+            pid = loads[0].process_id
+            cold.append(time.clock_gettime(time.CLOCK_BOOTTIME) - _started_s(pid))
             come: list[float] = []
-            for delta in client.stream("Once upon a time", max_tokens=400, ignore_eos=True):
+            for delta in client.stream("Once upon a time", max_tokens=64, ignore_eos=True):
                 is_first = len(come) < _FEW <= len(come) + len(delta.token_ids)
                 come.extend([time.monotonic()] * len(delta.token_ids))
                 if is_first:

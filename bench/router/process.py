@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -33,8 +32,6 @@ class Process:
         assert self._process.stdout is not None
         self.facts = _ready(self._process.stdout)
         """Of its ready line."""
-        self.ready_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        """When it was, in seconds since the machine started."""
         self.pid = self._process.pid
         # What it prints later is read, so that it never waits for that.
         self._reader = threading.Thread(target=self._process.stdout.read, daemon=True)
