@@ -192,8 +192,8 @@ bench: bigrams  ## measure CPU path, speculation and router, rivals beside ours 
 	$(BIN)/python -m bench
 
 .PHONY: bench-router
-bench-router: setup  ## measure the time the router adds to each token; count what workers behind it compute
-	$(BIN)/python -m bench router caches
+bench-router: model  ## measure the router: time added, ceiling, memory, pauses, overload, floods; count what workers behind it compute (12 minutes)
+	$(BIN)/python -m bench router caches serving
 
 .PHONY: bench-cpu
 bench-cpu: bigrams  ## measure the CPU path beside transformers (25 minutes); LLAMA=1 adds llama.cpp (compiles 12 more)

@@ -1,4 +1,4 @@
-"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap|gil|against|scale|hostile|caches|pages ...]`."""
+"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap|gil|against|scale|hostile|caches|serving|pages ...]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.draft.heads import table as heads
 from bench.draft.recording.head_file import ANSWERS, ENDING
 from bench.draft.recording.tasks import ROUTED
 from bench.hostile import run as hostile
-from bench.router import caches
+from bench.router import caches, serving
 from bench.router import latency as router
 from bench.scale import run as scale
 from bench.speculation import kinds, questions
@@ -26,7 +26,10 @@ from spectrie.model import resolve
 
 BENCHES = ("cpu", "speculation", "router")
 """Those that run when none is named."""
-NAMED = ("draft", "routing", "overlap", "gil", "against", "scale", "hostile", "caches", "pages")
+NAMED = (
+    *("draft", "routing", "overlap", "gil", "against", "scale", "hostile", "caches", "serving"),
+    "pages",
+)
 """Those that run only when named: they take long, or fetch other projects' packages. `pages` measures
 nothing: it fills README and docs/benchmarks.md from the results that are there."""
 
@@ -138,6 +141,7 @@ def _measure(args: argparse.Namespace, wanted: Sequence[str]) -> None:
         "gil": lambda: gil.run(model, pairs=args.pairs, max_tokens=args.max_tokens),
         "hostile": lambda: hostile.run(model, threads=args.threads),
         "caches": lambda: caches.run(model),
+        "serving": lambda: serving.run(model),
         "draft": lambda: table.run(model),
         "scale": lambda: scale.run(args.base, model, threads=args.threads, quick=quick),
         "against": lambda: against.run(

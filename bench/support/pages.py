@@ -24,6 +24,7 @@ IN_BENCHMARKS = (
         "routing",
         "router",
         "caches",
+        "serving",
         "draft/draft",
         "draft/heads",
         "gil/overlap",
