@@ -188,6 +188,16 @@ impl Entry {
         state.next.pieces = Vec::new();
     }
 
+    /// Redis had nothing to add to: it is to be written whole again, unless that waits for its turn already. Who
+    /// gave it would hear only later that it is to do so again.
+    pub(crate) fn was_gone(&self) {
+        let mut state = lock(&self.state);
+        if state.next.whole.is_none() {
+            self.wants_whole.store(true, Ordering::Relaxed);
+            state.next.pieces = Vec::new();
+        }
+    }
+
     /// Redis may take it now: the stream looks, though nothing comes of it.
     pub(crate) fn ring(&self) {
         self.bell.notify_one();

@@ -313,7 +313,8 @@ pub(super) async fn write(mut pending: Pending<'_>, mut wire: Wire) -> Result<Wr
             shared.streams.forget(entry);
         }
         Ok(Written::Foreign) => {}
-        Ok(Written::Gone) | Err(_) => entry.want_whole(),
+        Ok(Written::Gone) => entry.was_gone(),
+        Err(_) => entry.want_whole(),
     }
     written
 }

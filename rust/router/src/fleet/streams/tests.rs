@@ -216,6 +216,23 @@ async fn stream_that_begins_is_not_ended_by_another_of_its_name() {
 }
 
 #[tokio::test]
+async fn whole_record_that_comes_while_redis_says_that_it_has_nothing_is_written() {
+    let shared = shared();
+    let sharing = Sharing::new(&shared, names("a"), true);
+    let entry = sharing.entry();
+    entry.give_whole(record());
+    let wire = Wire::simulated(Arc::new(Says(0)));
+    drop(entry.turn());
+    let turn = Pending::new(&shared, entry);
+    assert_eq!(write(turn, wire.clone()).await.unwrap(), Written::Gone);
+    assert!(entry.wants_whole());
+    let turn = Pending::new(&shared, entry);
+    entry.give_whole(record());
+    assert_eq!(write(turn, wire).await.unwrap(), Written::Gone);
+    assert!(!entry.wants_whole() && entry.turn().unwrap().next.whole.is_some());
+}
+
+#[tokio::test]
 async fn name_that_is_anothers_is_shared_no_more() {
     let shared = shared();
     let sharing = Sharing::new(&shared, names("a"), false);
