@@ -16,9 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 CAPABILITIES = (80, 90, 100)
 QUICK_CAPABILITIES = (90,)
-"""Of products and attention, whose many forms take minutes to compile, when time is short."""
+"""Of forms that take minutes to compile, when time is short."""
+QUICK_OR_ALL = [
+    pytest.param(QUICK_CAPABILITIES, id="one"),
+    pytest.param(CAPABILITIES, id="all", marks=pytest.mark.deep),
+]
 SHARED_BYTES = {80: 164 << 10, 90: 228 << 10, 100: 228 << 10}
 """Shared memory of one multiprocessor; each program on it takes 1 KB besides its own."""
 REGISTERS = 65536

@@ -4,6 +4,7 @@ sums."""
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from kernels.tests.ahead_of_time import (
-    CAPABILITIES,
+    QUICK_OR_ALL,
     REGISTERS,
     SHARED_BYTES,
     compiled,
@@ -32,13 +33,22 @@ ROUTER_ROWS = (1, 64, 65)
 Forms = list[dict[str, Any]]
 
 
+@pytest.fixture(scope="module", params=QUICK_OR_ALL)
+def capabilities(request: pytest.FixtureRequest) -> tuple[int, ...]:
+    found: tuple[int, ...] = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
-def forms(tmp_path_factory: pytest.TempPathFactory) -> Forms:
-    return in_own_process(__file__, cache=tmp_path_factory.mktemp("triton"))
+def forms(capabilities: tuple[int, ...], tmp_path_factory: pytest.TempPathFactory) -> Forms:
+    cache = tmp_path_factory.mktemp("triton")
+    return in_own_process(__file__, *map(str, capabilities), cache=cache)
 
 
-def test_no_form_spills_and_low_tiles_leave_room_for_two_programs(forms: Forms) -> None:
-    assert {form["capability"] for form in forms} == set(CAPABILITIES)
+def test_no_form_spills_and_low_tiles_leave_room_for_two_programs(
+    forms: Forms, capabilities: tuple[int, ...]
+) -> None:
+    assert {form["capability"] for form in forms} == set(capabilities)
     for form in forms:
         assert (form["stack_bytes"], form["spills"]) == (0, 0), form
         programs = 1 if form["rows"] > 64 else 2
@@ -56,9 +66,11 @@ def test_products_of_experts_use_the_instruction_of_other_products(forms: Forms)
         assert form["added_apart"] >= 1, form
 
 
-def test_scores_are_float32_products_of_rows_in_half_precision(forms: Forms) -> None:
+def test_scores_are_float32_products_of_rows_in_half_precision(
+    forms: Forms, capabilities: tuple[int, ...]
+) -> None:
     routers = [form for form in forms if form["name"] == "router"]
-    assert len(routers) == len(ROUTER_ROWS) * len(CAPABILITIES)
+    assert len(routers) == len(ROUTER_ROWS) * len(capabilities)
     for form in routers:
         assert form["matrix"] == [], form
         assert form["copies_16"], form
@@ -71,9 +83,9 @@ def test_shares_and_sums_of_experts_are_rounded_apart(forms: Forms) -> None:
     assert all(form["loads_16"] and form["stores_16"] for form in seen if form["name"] == "add")
 
 
-def main() -> None:
+def main(capabilities: list[int]) -> None:
     """Compiles and prints the forms."""
-    for capability in CAPABILITIES:
+    for capability in capabilities:
         for form in [*_products(), *_routers(), *_small()]:
             name, facts, kernel, types, constants, options = form
             code = compiled(kernel, types, constants, capability, **options)
@@ -150,4 +162,4 @@ def _small() -> Iterator[tuple[Any, ...]]:
 
 
 if __name__ == "__main__":
-    main()
+    main([int(one) for one in sys.argv[1:]])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kernels.tests.ahead_of_time import (
-    CAPABILITIES,
+    QUICK_OR_ALL,
     REGISTERS,
     SHARED_BYTES,
     compiled,
@@ -26,8 +29,11 @@ SUMS = {"finished": 0, "pairwise": 0, "ascending": 16}
 Form = tuple[str, Any, dict[str, str], dict[str, Any], dict[str, Any]]
 
 
-def test_every_form_fits_a_multiprocessor_without_spills_or_fused_sums(tmp_path: Path) -> None:
-    lines = in_own_process(__file__, cache=tmp_path)
+@pytest.mark.parametrize("capabilities", QUICK_OR_ALL)
+def test_every_form_fits_a_multiprocessor_without_spills_or_fused_sums(
+    capabilities: tuple[int, ...], tmp_path: Path
+) -> None:
+    lines = in_own_process(__file__, *map(str, capabilities), cache=tmp_path)
     # Numbers that Triton would compile another kernel for, if they were 1 or a multiple of 16.
     assert lines.pop(0) == {
         "add_norm": ["parts", "num_rows"],
@@ -41,7 +47,7 @@ def test_every_form_fits_a_multiprocessor_without_spills_or_fused_sums(tmp_path:
         "take_drawn": [],
     }
     assert {form["name"] for form in lines} == {name for name, *_ in _names()}
-    assert len(lines) == len(_names()) * len(CAPABILITIES)
+    assert len(lines) == len(_names()) * len(capabilities)
     for form in lines:
         assert (form["stack_bytes"], form["spills"], form["fused"]) == (0, 0, 0), form
         # Two programs at least; a norm's program has a row of any length.
@@ -122,7 +128,7 @@ def _forms() -> Iterator[Form]:
     yield "take_drawn", take_drawn._take_drawn_kernel, types, *take_drawn.compiled_form(0)
 
 
-def main() -> None:
+def main(capabilities: list[int]) -> None:
     """Compiles and prints the forms, after what of each kernel stays general."""
     forms = list(_forms())
     general = {}
@@ -131,7 +137,7 @@ def main() -> None:
             kept = [one.name for one in kernel.params if one.do_not_specialize]
             general[name.split()[0]] = kept
     print(json.dumps(general))
-    for capability in CAPABILITIES:
+    for capability in capabilities:
         for name, kernel, types, constants, options in forms:
             code = compiled(kernel, types, constants, capability, **options)
             line = {"name": name, "capability": capability} | asdict(code)
@@ -139,4 +145,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main([int(one) for one in sys.argv[1:]])
