@@ -51,7 +51,7 @@ DIMENSIONS: dict[str, Sequence[Any]] = {
     "tensor_parallel": (1, 2),
 }
 MOST_PARTS = 24
-SOME_PARTS = 8
+SOME_PARTS = 7
 FEW_PARTS = 4
 """A combination answers one case in so many, and one of each form at least."""
 
