@@ -100,7 +100,7 @@ class Routed:
 
 
 def run(model: str) -> None:
-    """Counts and writes `bench/results/caches.*`."""
+    """Counts and writes `bench/results/serving/caches.*`."""
     from spectrie.model import resolve
 
     trace, folder = Trace(), resolve(model).folder
@@ -127,7 +127,9 @@ def run(model: str) -> None:
     data = {"rounds": rounds, "means": means}
     title = "Prompt tokens computed behind a router"
     command = "python -m bench caches"
-    report.write("caches", title, machine.facts(), header, rows, data, notes, command=command)
+    report.write(
+        "serving/caches", title, machine.facts(), header, rows, data, notes, command=command
+    )
 
 
 def computed(prompts: Sequence[Sequence[int]], caches: int, pages: int) -> list[int]:

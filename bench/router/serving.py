@@ -20,7 +20,7 @@ _NOTE = (
 
 
 def run(model: str) -> None:
-    """Measures and writes `bench/results/serving.*`."""
+    """Measures and writes `bench/results/serving/serving.*`."""
     from spectrie.model import resolve
 
     folder: Path = resolve(model).folder
@@ -36,4 +36,4 @@ def run(model: str) -> None:
     cells = [row.cells() for row in rows]
     notes = [" ".join([_NOTE, *missing])]
     command = "python -m bench serving"
-    report.write("serving", "Serving", facts, HEADER, cells, data, notes, command=command)
+    report.write("serving/serving", "Serving", facts, HEADER, cells, data, notes, command=command)
