@@ -18,10 +18,10 @@ from pathlib import Path
 
 import grpc
 
+from bench.router.messages import VOCABULARY, greeting
 from bench.support import builds, machine, report
 from spectrie._proto import worker_pb2, worker_pb2_grpc
 from spectrie.client import AsyncClient
-from spectrie.worker.artifacts import artifact_chunks
 
 __all__ = ["PAGE", "Cache", "Trace", "computed", "run"]
 
@@ -34,7 +34,6 @@ SEED = 20_260
 RATIO, BUSIEST = (1.2, 1.08), (1.25, 1.1)
 """Floor and goal of the tokens computed, and of the busiest worker over the mean."""
 _TOKEN_S, _ANSWER_S, _PAUSE_S = 20e-6, 0.1, 0.2
-_VOCABULARY = 49152
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,8 @@ class Trace:
         """Token ids of a turn, from 1; a prompt goes on from the one before."""
         system = random.Random(f"system {conversation % self.systems}")
         own = random.Random(f"conversation {conversation}")
-        ids = [system.randrange(3, _VOCABULARY) for _ in range(self.system_tokens)]
-        return ids + [own.randrange(3, _VOCABULARY) for _ in range(turn * self.turn_tokens)]
+        ids = [system.randrange(3, VOCABULARY) for _ in range(self.system_tokens)]
+        return ids + [own.randrange(3, VOCABULARY) for _ in range(turn * self.turn_tokens)]
 
     @property
     def tokens(self) -> int:
@@ -194,10 +193,11 @@ async def _work(
     cache, draws = Cache(pages), random.Random(f"{seed} worker {number}")
 
     async def messages() -> AsyncIterator[worker_pb2.WorkerMessage]:
-        yield worker_pb2.WorkerMessage(hello=_hello(pages))
-        for chunk in artifact_chunks(folder):
-            yield worker_pb2.WorkerMessage(artifact=chunk)
-        yield worker_pb2.WorkerMessage(ready=worker_pb2.Ready())
+        capacity = worker_pb2.Capacity(
+            max_context=8192, max_running=PLACES, num_pages=pages, page_size=PAGE
+        )
+        for message in greeting(folder, capacity):
+            yield message
         while True:
             try:
                 yield await asyncio.wait_for(outbox.get(), 1)
@@ -231,19 +231,3 @@ async def _work(
             task = asyncio.create_task(answer(message.start, tokens))
             running.add(task)
             task.add_done_callback(running.discard)
-
-
-def _hello(pages: int) -> worker_pb2.Hello:
-    return worker_pb2.Hello(
-        protocol=1,
-        version="0",
-        model="fake",
-        model_hash="0" * 64,
-        numeric_fingerprint="fake",
-        capacity=worker_pb2.Capacity(
-            max_context=8192, max_running=PLACES, num_pages=pages, page_size=PAGE
-        ),
-        vocabulary_size=_VOCABULARY,
-        eos_token_ids=[2],
-        instance="bench",
-    )

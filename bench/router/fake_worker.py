@@ -18,9 +18,9 @@ from typing import Any
 
 import grpc
 
+from bench.router.messages import greeting, said_again
 from spectrie._proto import inference_pb2 as pb
 from spectrie._proto import worker_pb2, worker_pb2_grpc
-from spectrie.worker.artifacts import artifact_chunks
 
 INTERVAL_S = 0.004
 """Time between two tokens, that of a quick small model."""
@@ -56,24 +56,10 @@ def worker_messages(
     folder: Path, starts: queue.SimpleQueue[worker_pb2.Start | None]
 ) -> Iterator[worker_pb2.WorkerMessage]:
     """The greeting, then the tokens of each request in turn."""
-    yield worker_pb2.WorkerMessage(
-        hello=worker_pb2.Hello(
-            protocol=1,
-            version="0",
-            model="fake",
-            model_hash="0" * 64,
-            numeric_fingerprint="fake",
-            capacity=worker_pb2.Capacity(
-                max_context=8192, max_running=8, num_pages=4096, page_size=16, max_draft_tokens=16
-            ),
-            vocabulary_size=49152,
-            eos_token_ids=[2],
-            instance="bench",
-        )
+    capacity = worker_pb2.Capacity(
+        max_context=8192, max_running=8, num_pages=4096, page_size=16, max_draft_tokens=16
     )
-    for chunk in artifact_chunks(folder):
-        yield worker_pb2.WorkerMessage(artifact=chunk)
-    yield worker_pb2.WorkerMessage(ready=worker_pb2.Ready())
+    yield from greeting(folder, capacity)
     step = 0
     while True:
         try:
@@ -86,14 +72,8 @@ def worker_messages(
         stamps: list[int] = []
         for number in paced(start.max_tokens):
             step += 1
-            output = worker_pb2.RequestOutput(
-                request_id=start.request_id,
-                attempt=start.attempt,
-                token_ids=[start.prompt_ids[number % len(start.prompt_ids)]],
-                sources=[1],
-            )
+            output = said_again(start, number)
             if number == start.max_tokens - 1:
-                output.finish = worker_pb2.FINISH_LENGTH
                 output.stats.verify_steps = number
             if step % 200 == 0:
                 yield worker_pb2.WorkerMessage(

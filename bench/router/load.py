@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.router.certificates import Authority
 from bench.router.process import router
 from bench.router.rows import Row, least, most
 from bench.support import machine
@@ -35,15 +36,16 @@ def measure(folder: Path) -> tuple[list[Row], dict[str, Any]]:
     program = _build()
     with tempfile.TemporaryDirectory(prefix="spectrie-bench-") as directory:
         own = Path(directory)
-        authority, certificate = _certificates(own)
+        authority = Authority(own)
+        issued = authority.issue("server")
 
         def load(kind: str, *, tls: bool = False, **options: float) -> dict[str, Any]:
-            given = (f"--tls-cert={certificate}", f"--tls-key={own / 'server.key'}") if tls else ()
+            given = (f"--tls-cert={issued.cert}", f"--tls-key={issued.key}") if tls else ()
             with router(own, "--max-connections=16384", *given) as process:
                 command = [str(program), kind, "--worker", f"unix:{own}/worker.sock"]
                 command += ["--grpc", str(process.facts["grpc"]), "--model", str(folder)]
                 command += ["--router", str(process.pid)]
-                command += ["--ca", str(authority)] if tls else []
+                command += ["--ca", str(authority.cert)] if tls else []
                 for name, value in options.items():
                     command += [f"--{name}", f"{value:g}"]
                 done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=300)
@@ -84,36 +86,3 @@ def _build() -> Path:
     command += ["-p", "spectrie-router", "--example", "load"]
     subprocess.run(command, check=True, cwd=machine.ROOT)
     return machine.ROOT / "target" / "release" / "examples" / "load"
-
-
-def _certificates(folder: Path) -> tuple[Path, Path]:
-    """An authority's certificate, and one that it gave to localhost, with `server.key` beside it."""
-    authority, server = folder / "ca.pem", folder / "server.pem"
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    request = ["req", "-x509", "-days", "2", "-subj", "/CN=bench"]
-    _openssl(*request, *curve, "-keyout", f"{folder}/ca.key", "-out", str(authority))
-    signing, names = folder / "server.csr", folder / "names"
-    names.write_text("subjectAltName=DNS:localhost\n")
-    _openssl(
-        *["req", "-subj", "/CN=localhost", *curve],
-        "-keyout",
-        f"{folder}/server.key",
-        "-out",
-        str(signing),
-    )
-    signed = [
-        "x509",
-        "-req",
-        "-in",
-        str(signing),
-        "-CA",
-        str(authority),
-        "-CAkey",
-        f"{folder}/ca.key",
-    ]
-    _openssl(*signed, "-CAcreateserial", "-days", "2", "-extfile", str(names), "-out", str(server))
-    return authority, server
-
-
-def _openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True)

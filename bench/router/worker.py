@@ -14,8 +14,8 @@ from typing import Self
 
 import grpc
 
+from bench.router.messages import greeting, said_again
 from spectrie._proto import worker_pb2, worker_pb2_grpc
-from spectrie.worker.artifacts import artifact_chunks
 
 __all__ = ["Worker"]
 
@@ -104,24 +104,17 @@ class Worker:
             await asyncio.sleep(self._token_s)
             await self._moving.wait()
             self._steps += 1
-            output = worker_pb2.RequestOutput(
-                request_id=start.request_id,
-                attempt=start.attempt,
-                token_ids=[start.prompt_ids[number % len(start.prompt_ids)]],
-                sources=[1],
-            )
-            if number == start.max_tokens - 1:
-                output.finish = worker_pb2.FINISH_LENGTH
-            step = worker_pb2.StepOutput(step=self._steps, outputs=[output])
+            step = worker_pb2.StepOutput(step=self._steps, outputs=[said_again(start, number)])
             self._outbox.put_nowait(worker_pb2.WorkerMessage(step_output=step))
         self._running.pop((start.request_id, start.attempt), None)
         self._fill()
 
     async def _messages(self) -> AsyncIterator[worker_pb2.WorkerMessage]:
-        yield worker_pb2.WorkerMessage(hello=self._hello())
-        for chunk in artifact_chunks(self._folder):
-            yield worker_pb2.WorkerMessage(artifact=chunk)
-        yield worker_pb2.WorkerMessage(ready=worker_pb2.Ready())
+        capacity = worker_pb2.Capacity(
+            max_context=8192, max_running=self._places, num_pages=1 << 16, page_size=16
+        )
+        for message in greeting(self._folder, capacity, exact=True):
+            yield message
         loop = asyncio.get_running_loop()
         beat_at = loop.time()
         while True:
@@ -133,22 +126,6 @@ class Worker:
                 yield await asyncio.wait_for(self._outbox.get(), _BEAT_S)
             except TimeoutError:
                 continue
-
-    def _hello(self) -> worker_pb2.Hello:
-        return worker_pb2.Hello(
-            protocol=1,
-            version="0",
-            model="fake",
-            model_hash="0" * 64,
-            numeric_fingerprint="fake",
-            exact=True,
-            capacity=worker_pb2.Capacity(
-                max_context=8192, max_running=self._places, num_pages=1 << 16, page_size=16
-            ),
-            vocabulary_size=49152,
-            eos_token_ids=[2],
-            instance="bench",
-        )
 
 
 async def _main(socket: str, folder: str, places: str, token_s: str) -> None:

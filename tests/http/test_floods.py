@@ -12,6 +12,7 @@ import grpc
 import httpx
 import pytest
 
+from bench.router.floods import FLOODS, OPENING
 from spectrie._proto import inference_pb2 as pb
 from spectrie._proto.inference_pb2_grpc import InferenceStub
 from tests.http.memory import memory_bytes
@@ -30,70 +31,15 @@ FLOOD_BYTES = 4 << 20
 STALL_S = 0.5
 """A server that reads no more for so long has had enough."""
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
-END_HEADERS = 4
 
-
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """One frame of HTTP/2."""
-    head = len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
-    return head + payload
-
-
-def fields(path: str = "/spectrie.v1.Inference/Generate") -> bytes:
-    """Header fields of a gRPC call, each written out."""
-    pairs = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": path,
-        ":authority": "localhost",
-        "content-type": "application/grpc",
-        "te": "trailers",
-    }
-    texts = (text.encode() for pair in pairs.items() for text in pair)
-    coded = [bytes([len(text)]) + text for text in texts]
-    return b"".join(
-        b"\0" + name + value for name, value in zip(coded[::2], coded[1::2], strict=True)
-    )
-
-
-def rounds(one: Callable[[int], bytes], first: bytes = b"") -> bytes:
+def rounds(one: Callable[[int], bytes]) -> bytes:
     """What a connection sends: as many rounds as make a flood."""
-    parts, length, number = [PREFACE, frame(SETTINGS, 0, 0, b""), first], 0, 0
+    parts, length, number = [OPENING], 0, 0
     while length < FLOOD_BYTES:
         parts.append(one(number))
         length += len(parts[-1])
         number += 1
     return b"".join(parts)
-
-
-def reset(number: int) -> bytes:
-    """A call that is taken back at once."""
-    stream = 2 * number + 1
-    begun = frame(HEADERS, END_HEADERS, stream, fields())
-    return begun + frame(RST_STREAM, 0, stream, (8).to_bytes(4, "big"))
-
-
-def half_call(number: int) -> bytes:
-    """A call with a kilobyte of a message of sixteen."""
-    stream = 2 * number + 1
-    half = b"\0\0\0\x40\0" + b"a" * 1000
-    return frame(HEADERS, END_HEADERS, stream, fields()) + frame(DATA, 0, stream, half)
-
-
-GRPC_FLOODS = {
-    "rapid reset": lambda: rounds(reset),
-    "continuation": lambda: rounds(
-        lambda _: frame(CONTINUATION, 0, 1, (b"\0\1ad" + b"v" * 100) * 100),
-        frame(HEADERS, 0, 1, fields()),
-    ),
-    "settings": lambda: rounds(
-        lambda number: frame(SETTINGS, 0, 0, b"\0\4" + (number % 1000 + 1).to_bytes(4, "big"))
-    ),
-    "ping": lambda: rounds(lambda number: frame(PING, 0, 0, number.to_bytes(8, "big"))),
-    "half bodies": lambda: rounds(half_call),
-}
 
 
 def half_body() -> bytes:
@@ -154,12 +100,12 @@ def assert_bounded(facts: dict[str, str], address: str, sent: bytes) -> None:
             connection.close()
 
 
-@pytest.mark.parametrize("sent", GRPC_FLOODS.values(), ids=GRPC_FLOODS)
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
 def test_flood_of_frames_takes_bounded_memory(
-    guarded: dict[str, str], sent: Callable[[], bytes]
+    guarded: dict[str, str], flood: Callable[[int], bytes]
 ) -> None:
     assert NUM_CONNECTIONS * FLOOD_BYTES > MAX_GROWTH
-    assert_bounded(guarded, guarded["grpc"], sent())
+    assert_bounded(guarded, guarded["grpc"], rounds(flood))
 
 
 def test_half_bodies_without_a_key_take_bounded_memory(guarded: dict[str, str]) -> None:

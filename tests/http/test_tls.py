@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from bench.router.certificates import Authority, Issued
 from spectrie.cli import main
 from spectrie.client import AdminClient, AsyncClient, Client
 from spectrie.errors import ConfigError, ConnectFailed, NotFound, SpectrieError
-from tests.http.certificates import Authority, Issued, needs_openssl
+from tests.http.certificates import needs_openssl
 from tests.http.scripted_worker import MODEL, ScriptedWorker
 from tests.http.server import router
 from tests.waiting import wait_until

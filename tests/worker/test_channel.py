@@ -8,9 +8,10 @@ from pathlib import Path
 import grpc
 import pytest
 
+from bench.router.certificates import Authority
 from spectrie.worker.channel import router_channel
 from spectrie.worker.config import LinkOptions
-from tests.http.certificates import Authority, needs_openssl
+from tests.http.certificates import needs_openssl
 
 
 @needs_openssl

@@ -13,9 +13,10 @@ from typing import Any, cast
 
 import pytest
 
+from bench.router.certificates import Authority
 from spectrie import AdminClient, Client, Completion, SpeculationOptions
 from spectrie.errors import ResourceExhausted
-from tests.http.certificates import Authority, needs_openssl
+from tests.http.certificates import needs_openssl
 from tests.system.chaos.traffic import Traffic, asks, reference
 from tests.system.fleet.redis_server import RedisServer
 from tests.system.server import Program, serve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.router.probes import FLOODS
+from bench.router.floods import FLOODS
 
 
 @pytest.mark.parametrize("name", FLOODS)
