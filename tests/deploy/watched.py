@@ -54,6 +54,14 @@ def _load(count: int) -> pb.Load:
         choices_right=count,
         dropped_tokens=[count] * 6,
         draft_seconds=count / 1000,
+        step_times=_counted(count),
+        verify_times=_counted(count),
+        draft_times=_counted(count),
+        tree_nodes=_counted(count),
+        memory_lookups=2 * count,
+        memory_hits=count,
+        inserted_tokens=count,
+        memory_namespaces=2,
         learn_seconds=count / 1000,
         net_gain=1.5,
         net_gain_low=1.25,
@@ -65,6 +73,10 @@ def _load(count: int) -> pb.Load:
         head_gain_low=1.25,
         head_gain_high=1.75,
     )
+
+
+def _counted(count: int) -> pb.Histogram:
+    return pb.Histogram(counts=[count], sum=count / 1000)
 
 
 class Watched:

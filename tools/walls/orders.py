@@ -135,7 +135,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     ),
     "rust/engine/src/scheduling": (
         "mod",
-        "end fairness outbox running",
+        "end fairness outbox running step_times",
         "composition flight priority",
         "admission batch",
         "scheduler",
@@ -186,7 +186,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "rust/router/src/metrics": (
         "mod",
         "compat labels table",
-        "circuits drafters facts fleet otlp step_ages",
+        "circuits drafters facts fleet otlp step_ages tallies",
         "drafting",
         "calls",
         "collector",
@@ -240,7 +240,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "lib",
     ),
     "rust/types/src": (
-        "holdings limits seed sizes unknown_name",
+        "histogram holdings limits seed sizes unknown_name",
         "named",
         "drop_reason finish_kind packed_section recycle source speculation_mode",
         "options",

@@ -1029,6 +1029,14 @@ class Load(_message.Message):
     HEAD_GAIN_LOW_FIELD_NUMBER: _builtins.int
     HEAD_GAIN_HIGH_FIELD_NUMBER: _builtins.int
     DRAFTERS_FIELD_NUMBER: _builtins.int
+    STEP_TIMES_FIELD_NUMBER: _builtins.int
+    VERIFY_TIMES_FIELD_NUMBER: _builtins.int
+    DRAFT_TIMES_FIELD_NUMBER: _builtins.int
+    TREE_NODES_FIELD_NUMBER: _builtins.int
+    MEMORY_LOOKUPS_FIELD_NUMBER: _builtins.int
+    MEMORY_HITS_FIELD_NUMBER: _builtins.int
+    INSERTED_TOKENS_FIELD_NUMBER: _builtins.int
+    MEMORY_NAMESPACES_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     waiting: _builtins.int
     pages_used: _builtins.int
@@ -1085,6 +1093,12 @@ class Load(_message.Message):
     """
     head_gain_low: _builtins.float
     head_gain_high: _builtins.float
+    memory_lookups: _builtins.int
+    """Questions to draft memory for drafts, and those that its text answered."""
+    memory_hits: _builtins.int
+    inserted_tokens: _builtins.int
+    """Tokens of text that were inserted in draft memory."""
+    memory_namespaces: _builtins.int
     @_builtins.property
     def calibration(self) -> _containers.RepeatedCompositeFieldContainer[Global___CalibrationBin]:
         """Index = tenth of expected acceptance."""
@@ -1102,6 +1116,18 @@ class Load(_message.Message):
     @_builtins.property
     def drafters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DrafterLoad]:
         """The same of each drafter, in the order of Hello.drafters."""
+
+    @_builtins.property
+    def step_times(self) -> Global___Histogram:
+        """Seconds of steps; of forwards that verified drafts; of drafting between two forwards."""
+
+    @_builtins.property
+    def verify_times(self) -> Global___Histogram: ...
+    @_builtins.property
+    def draft_times(self) -> Global___Histogram: ...
+    @_builtins.property
+    def tree_nodes(self) -> Global___Histogram:
+        """Draft nodes that a request sent in a step, where it sent any."""
 
     def __init__(
         self,
@@ -1149,10 +1175,18 @@ class Load(_message.Message):
         head_gain_low: _builtins.float | None = ...,
         head_gain_high: _builtins.float | None = ...,
         drafters: _abc.Iterable[Global___DrafterLoad] | None = ...,
+        step_times: Global___Histogram | None = ...,
+        verify_times: Global___Histogram | None = ...,
+        draft_times: Global___Histogram | None = ...,
+        tree_nodes: Global___Histogram | None = ...,
+        memory_lookups: _builtins.int = ...,
+        memory_hits: _builtins.int = ...,
+        inserted_tokens: _builtins.int = ...,
+        memory_namespaces: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain", "_head_gain_high", b"_head_gain_high", "_head_gain_low", b"_head_gain_low", "_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "head_gain", b"head_gain", "head_gain_high", b"head_gain_high", "head_gain_low", b"head_gain_low", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain", "_head_gain_high", b"_head_gain_high", "_head_gain_low", b"_head_gain_low", "_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "draft_times", b"draft_times", "head_gain", b"head_gain", "head_gain_high", b"head_gain_high", "head_gain_low", b"head_gain_low", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low", "step_times", b"step_times", "tree_nodes", b"tree_nodes", "verify_times", b"verify_times"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain", "_head_gain_high", b"_head_gain_high", "_head_gain_low", b"_head_gain_low", "_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "draft_seconds", b"draft_seconds", "drafted_tokens", b"drafted_tokens", "drafters", b"drafters", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "head_gain", b"head_gain", "head_gain_high", b"head_gain_high", "head_gain_low", b"head_gain_low", "head_levels", b"head_levels", "head_rows", b"head_rows", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "learn_seconds", b"learn_seconds", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "snapshot_written_bytes", b"snapshot_written_bytes", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain", "_head_gain_high", b"_head_gain_high", "_head_gain_low", b"_head_gain_low", "_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "draft_seconds", b"draft_seconds", "draft_times", b"draft_times", "drafted_tokens", b"drafted_tokens", "drafters", b"drafters", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "head_gain", b"head_gain", "head_gain_high", b"head_gain_high", "head_gain_low", b"head_gain_low", "head_levels", b"head_levels", "head_rows", b"head_rows", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "inserted_tokens", b"inserted_tokens", "learn_seconds", b"learn_seconds", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_hits", b"memory_hits", "memory_lookups", b"memory_lookups", "memory_namespaces", b"memory_namespaces", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "snapshot_written_bytes", b"snapshot_written_bytes", "step_times", b"step_times", "steps", b"steps", "tree_nodes", b"tree_nodes", "verify_times", b"verify_times", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__head_gain: _TypeAlias = _typing.Literal["head_gain"]  # noqa: Y015
     _WhichOneofArgType__head_gain: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain"]  # noqa: Y015
@@ -1180,6 +1214,33 @@ class Load(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__net_gain_low) -> _WhichOneofReturnType__net_gain_low | None: ...
 
 Global___Load: _TypeAlias = Load  # noqa: Y015
+
+@_typing.final
+class Histogram(_message.Message):
+    """Values by size. The bounds are those of `spectrie_types::histogram`: each count is of values above the bound
+    before and at most its own, the last one of values above all.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNTS_FIELD_NUMBER: _builtins.int
+    SUM_FIELD_NUMBER: _builtins.int
+    sum: _builtins.float
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        counts: _abc.Iterable[_builtins.int] | None = ...,
+        sum: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "sum", b"sum"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Histogram: _TypeAlias = Histogram  # noqa: Y015
 
 @_typing.final
 class DrafterLoad(_message.Message):

@@ -132,6 +132,15 @@ def load_message(
             worker_pb2.CalibrationBin(trials=trials, expected=expected, accepted=accepted)
             for trials, expected, accepted in load.calibration
         ],
+        **{
+            name: worker_pb2.Histogram(counts=counts, sum=total)
+            for name, (counts, total) in (
+                ("step_times", load.step_times),
+                ("verify_times", load.verify_times),
+                ("draft_times", load.draft_times),
+                ("tree_nodes", load.tree_nodes),
+            )
+        },
         recycling=recycling,
         drafters=[
             _drafter_load(name, *figures)

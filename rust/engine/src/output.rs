@@ -2,7 +2,7 @@
 
 use spectrie_sampling::TokenLogprobs;
 use spectrie_types::sizes::MAX_DRAFTERS;
-use spectrie_types::{FinishKind, NUM_DROP_REASONS, NUM_SOURCES};
+use spectrie_types::{FinishKind, Histogram, NUM_DROP_REASONS, NUM_SOURCES};
 
 /// Counts and durations of one attempt at a choice.
 ///
@@ -138,6 +138,18 @@ pub struct Load {
     pub draft_calls: u64,
     /// Seconds that these took between forwards, by the engine's clock.
     pub draft_seconds: f64,
+    /// The same, each time that requests were asked.
+    pub draft_times: Histogram,
+    /// Seconds of each step, from the beginning of its plan to the end of its commit.
+    pub step_times: Histogram,
+    /// Seconds of the forward of each step that verified drafts.
+    pub verify_times: Histogram,
+    /// Draft nodes that a request sent in a step, where it sent any.
+    pub tree_nodes: Histogram,
+    /// Questions to draft memory for drafts.
+    pub memory_lookups: u64,
+    /// Those that its text answered.
+    pub memory_hits: u64,
     /// Seconds that keeping drafters and draft memory up to date took between forwards: indexing,
     /// training, recycling, inserting, and waits for the background thread.
     pub learn_seconds: f64,
@@ -153,6 +165,10 @@ pub struct Load {
     pub lost_corpus_blocks: u64,
     /// Tokens of text in draft memory.
     pub memory_tokens: u64,
+    /// Tokens of text that were inserted in draft memory, those included that found no room.
+    pub inserted_tokens: u64,
+    /// Namespaces of draft memory.
+    pub memory_namespaces: usize,
     /// Tokens that draft memory evicted to stay within its bytes.
     pub evicted_tokens: u64,
     /// Tokens that draft memory dropped or did not take, by [`DropReason`] number.

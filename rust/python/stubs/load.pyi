@@ -44,6 +44,25 @@ class Load:
     def draft_seconds(self) -> float:
         """Seconds that drafting took between forwards."""
     @property
+    def draft_times(self) -> tuple[list[int], float]:
+        """The same, each time that requests were asked, by size, and their sum; bounds in seconds as in the
+        metric `spectrie_draft_seconds`, one count more than bounds."""
+    @property
+    def step_times(self) -> tuple[list[int], float]:
+        """Seconds of each step, from the beginning of its plan to the end of its commit, as above."""
+    @property
+    def verify_times(self) -> tuple[list[int], float]:
+        """Seconds of the forward of each step that verified drafts, as above."""
+    @property
+    def tree_nodes(self) -> tuple[list[int], float]:
+        """Draft nodes that a request sent in a step, where it sent any, as above."""
+    @property
+    def memory_lookups(self) -> int:
+        """Questions to draft memory for drafts."""
+    @property
+    def memory_hits(self) -> int:
+        """Those that its text answered."""
+    @property
     def learn_seconds(self) -> float:
         """Seconds between forwards of keeping drafters and draft memory up to date, and of waiting
         for the background thread."""
@@ -67,6 +86,12 @@ class Load:
     @property
     def memory_tokens(self) -> int:
         """Tokens of text in draft memory."""
+    @property
+    def inserted_tokens(self) -> int:
+        """Tokens of text that were inserted in draft memory, those included that found no room."""
+    @property
+    def memory_namespaces(self) -> int:
+        """Namespaces of draft memory."""
     @property
     def evicted_tokens(self) -> int:
         """Tokens that draft memory evicted to stay within its bytes."""

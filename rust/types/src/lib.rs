@@ -2,6 +2,7 @@
 
 mod drop_reason;
 mod finish_kind;
+pub mod histogram;
 mod holdings;
 pub mod limits;
 mod named;
@@ -16,6 +17,7 @@ mod unknown_name;
 
 pub use drop_reason::{DropReason, NUM_DROP_REASONS};
 pub use finish_kind::FinishKind;
+pub use histogram::Histogram;
 pub use holdings::{Holdings, Standing};
 pub use packed_section::{PackedSection, PackedWork};
 pub use recycle::Recycle;

@@ -253,6 +253,8 @@ impl Engine {
         if let Some(memory) = &self.memory {
             load.memory_bytes = memory.bytes();
             load.memory_tokens = memory.num_tokens();
+            load.memory_namespaces = memory.num_namespaces();
+            load.inserted_tokens = memory.inserted_tokens();
             load.evicted_tokens = memory.evicted_tokens();
             load.dropped_tokens = memory.dropped_tokens();
             load.snapshot_written_bytes = memory.snapshot_written_bytes();

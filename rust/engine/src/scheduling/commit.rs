@@ -62,12 +62,15 @@ impl Scheduler {
             let commit_ms = (self.upkeep.now_s() - began_s) * 1e3;
             (commit_ms, self.upkeep.step_ms())
         };
+        let whole_ms = until_results_ms + commit_ms;
+        let verified = open.parts.iter().any(Part::has_drafts);
+        self.step_times.note(whole_ms, elapsed_ms, verified);
         self.speculator.end_step(&EndedStep {
             trial: open.trial.filter(|_| is_whole),
             num_requests: open.parts.len(),
             num_rows: open.num_rows,
             num_tokens: self.outbox.generated_tokens() - before,
-            milliseconds: until_results_ms + commit_ms,
+            milliseconds: whole_ms,
             upkeep_ms,
             feedback_ms,
         });

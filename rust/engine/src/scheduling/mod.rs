@@ -13,6 +13,7 @@ mod outbox;
 mod priority;
 mod running;
 mod scheduler;
+mod step_times;
 #[cfg(test)]
 mod testing;
 

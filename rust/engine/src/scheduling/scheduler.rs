@@ -13,6 +13,7 @@ use super::flight::{Flight, OpenPlan};
 use super::outbox::Outbox;
 use super::priority::Awaited;
 use super::running::{self, Running};
+use super::step_times::StepTimes;
 use crate::background::{Chore, ChoreQueue, Upkeep};
 use crate::cache::Cache;
 use crate::clock::Clock;
@@ -39,6 +40,7 @@ pub(crate) struct Scheduler {
     pub(super) chores: ChoreQueue<Sequence>,
     pub(super) upkeep: Upkeep,
     pub(super) outbox: Outbox,
+    pub(super) step_times: StepTimes,
     /// The next step, while a drafter is asked.
     pub(super) prepared: Option<Prepared>,
 }
@@ -61,6 +63,7 @@ impl Scheduler {
             chores: ChoreQueue::new(config.overlap, config.max_running),
             upkeep: Upkeep::new(clock),
             outbox: Outbox::default(),
+            step_times: StepTimes::new(),
             prepared: None,
             admission: Admission::new(config),
         })
@@ -362,6 +365,7 @@ impl Scheduler {
         self.admission.report(&mut load);
         self.speculator.report(&mut load);
         self.outbox.report(&mut load);
+        self.step_times.report(&mut load);
         load.learn_seconds = self.upkeep.total_seconds();
         load.longest_step_ms = self.longest_step_ms();
         load

@@ -59,10 +59,13 @@ impl Speculator {
             let tree = terms.map_or_else(DraftTree::default, |terms| {
                 candidate.drafting.draft(terms.most, terms.min_value)
             });
-            offers[index] = Some(question.offer(index, candidate, terms, tree));
+            let offer = question.offer(index, candidate, terms, tree);
+            let has_memory = offer.has_memory();
+            offers[index] = Some(offer);
             let Some(began_s) = began_s else { continue };
             clock.drafted(candidate.drafting.visits());
             let took_ms = (clock.now_s() - began_s) * 1e3;
+            self.note_lookup(candidate, has_memory);
             self.note_asked(index, candidate, took_ms, 1.0);
             if is_for_trial {
                 self.note_tried(took_ms);
@@ -144,6 +147,7 @@ impl Speculator {
             self.sharing.note(passed_ms / expected_ms);
         }
         for index in asked {
+            self.note_lookup(&candidates[index], offers[index].has_memory());
             self.note_asked(index, &mut candidates[index], took_ms[index], share);
             if are_for_trial[index] {
                 self.note_tried(took_ms[index] * share);
@@ -156,6 +160,14 @@ impl Speculator {
     fn note_tried(&mut self, took_ms: f64) {
         if let Some(heads) = self.drafters.tried_mut() {
             heads.spend(took_ms);
+        }
+    }
+
+    /// Notes whether a question to a candidate `has` an answer from draft memory, if it reads that.
+    fn note_lookup(&mut self, candidate: &Candidate<'_>, has: bool) {
+        if candidate.drafting.reads_memory() {
+            self.totals.memory_lookups += 1;
+            self.totals.memory_hits += u64::from(has);
         }
     }
 

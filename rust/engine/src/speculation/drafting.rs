@@ -129,6 +129,11 @@ impl Drafting {
         &self.prediction_ids
     }
 
+    /// Whether it drafts from draft memory too.
+    pub(super) fn reads_memory(&self) -> bool {
+        self.drafter.as_ref().is_some_and(|one| one.reads_memory())
+    }
+
     /// Most draft nodes of a step.
     pub(crate) fn max_nodes(&self) -> usize {
         self.max_nodes

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use spectrie_trie::DraftMemory;
-use spectrie_types::SpeculationMode;
+use spectrie_types::histogram::{DRAFT_SECONDS, TREE_NODES};
 use spectrie_types::seed::splitmix;
+use spectrie_types::{Histogram, SpeculationMode};
 
 use super::asking::{Asking, Helpers, MeanMs, Sharing};
 use super::budget::Purchase;
@@ -46,12 +47,36 @@ pub(crate) struct Speculator {
 }
 
 /// Counts since the start, of all modes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Totals {
     drafted_tokens: u64,
     accepted_tokens: u64,
     pub(super) draft_calls: u64,
-    pub(super) draft_seconds: f64,
+    pub(super) memory_lookups: u64,
+    pub(super) memory_hits: u64,
+    draft_times: Histogram,
+    tree_nodes: Histogram,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self {
+            drafted_tokens: 0,
+            accepted_tokens: 0,
+            draft_calls: 0,
+            memory_lookups: 0,
+            memory_hits: 0,
+            draft_times: Histogram::new(DRAFT_SECONDS),
+            tree_nodes: Histogram::new(TREE_NODES),
+        }
+    }
+}
+
+impl Totals {
+    /// Notes seconds that drafting took between two forwards.
+    pub(super) fn note_drafting(&mut self, passed_s: f64) {
+        self.draft_times.observe(passed_s);
+    }
 }
 
 /// What is kept of a step until its results come.
@@ -174,7 +199,7 @@ impl Speculator {
         }
         let offers = self.ask(&question, candidates, clock);
         let drafted_s = clock.now_s() - began_s;
-        self.totals.draft_seconds += drafted_s;
+        self.totals.note_drafting(drafted_s);
         let asked_ms = self.asking.step_ms(self.open.num_asked, drafted_s * 1e3);
         Round {
             base,
@@ -263,6 +288,9 @@ impl Speculator {
         ended: bool,
     ) {
         self.totals.drafted_tokens += tree.num_nodes() as u64;
+        if tree.num_nodes() > 0 {
+            self.totals.tree_nodes.observe(tree.num_nodes() as f64);
+        }
         self.totals.accepted_tokens += path.len() as u64;
         match drafting.mode() {
             SpeculationMode::Auto => {
@@ -319,7 +347,11 @@ impl Speculator {
         load.drafted_tokens = self.totals.drafted_tokens;
         load.accepted_tokens = self.totals.accepted_tokens;
         load.draft_calls = self.totals.draft_calls;
-        load.draft_seconds = self.totals.draft_seconds;
+        load.draft_seconds = self.totals.draft_times.sum();
+        load.draft_times = self.totals.draft_times;
+        load.tree_nodes = self.totals.tree_nodes;
+        load.memory_lookups = self.totals.memory_lookups;
+        load.memory_hits = self.totals.memory_hits;
         self.calibration.report(load);
         self.gain.report(load);
         self.drafters.report(load);

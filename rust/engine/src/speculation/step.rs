@@ -1,8 +1,8 @@
 //! The drafts of one step: what requests are asked for, what they offer, what is bought of it.
 
 use spectrie_trie::DraftTree;
-use spectrie_types::SpeculationMode;
 use spectrie_types::limits::MAX_DRAFT_TOKENS;
+use spectrie_types::{Source, SpeculationMode};
 
 use super::bid::{self, Bid};
 use super::budget::{self, BaseRows, Purchase};
@@ -194,6 +194,12 @@ impl Offer {
     /// Whether the budget has no say in it.
     pub(super) fn is_fixed(&self) -> bool {
         self.is_fixed
+    }
+
+    /// Whether draft memory gave tokens that the request's own text does not have.
+    pub(super) fn has_memory(&self) -> bool {
+        let mut nodes = self.tree.nodes.iter();
+        nodes.any(|node| matches!(node.source, Source::Shared | Source::Corpus))
     }
 
     /// Draft nodes that are bought.

@@ -490,6 +490,35 @@ pub struct Load {
     /// The same of each drafter, in the order of Hello.drafters.
     #[prost(message, repeated, tag = "44")]
     pub drafters: ::prost::alloc::vec::Vec<DrafterLoad>,
+    /// Seconds of steps; of forwards that verified drafts; of drafting between two forwards.
+    #[prost(message, optional, tag = "45")]
+    pub step_times: ::core::option::Option<Histogram>,
+    #[prost(message, optional, tag = "46")]
+    pub verify_times: ::core::option::Option<Histogram>,
+    #[prost(message, optional, tag = "47")]
+    pub draft_times: ::core::option::Option<Histogram>,
+    /// Draft nodes that a request sent in a step, where it sent any.
+    #[prost(message, optional, tag = "48")]
+    pub tree_nodes: ::core::option::Option<Histogram>,
+    /// Questions to draft memory for drafts, and those that its text answered.
+    #[prost(uint64, tag = "49")]
+    pub memory_lookups: u64,
+    #[prost(uint64, tag = "50")]
+    pub memory_hits: u64,
+    /// Tokens of text that were inserted in draft memory.
+    #[prost(uint64, tag = "51")]
+    pub inserted_tokens: u64,
+    #[prost(uint64, tag = "52")]
+    pub memory_namespaces: u64,
+}
+/// Values by size. The bounds are those of `spectrie_types::histogram`: each count is of values above the bound
+/// before and at most its own, the last one of values above all.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Histogram {
+    #[prost(uint64, repeated, tag = "1")]
+    pub counts: ::prost::alloc::vec::Vec<u64>,
+    #[prost(double, tag = "2")]
+    pub sum: f64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DrafterLoad {

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use spectrie_engine as core;
+use spectrie_types::Histogram;
 
 use super::mirror::mirror;
 
@@ -25,12 +26,20 @@ mirror! {
         prefix_hit_tokens: u64,
         draft_calls: u64,
         draft_seconds: f64,
+        draft_times: Counted = counted(&load.draft_times),
+        step_times: Counted = counted(&load.step_times),
+        verify_times: Counted = counted(&load.verify_times),
+        tree_nodes: Counted = counted(&load.tree_nodes),
+        memory_lookups: u64,
+        memory_hits: u64,
         learn_seconds: f64,
         choices_total: u64,
         choices_right: u64,
         corpus_bytes: usize,
         lost_corpus_blocks: u64,
         memory_tokens: u64,
+        inserted_tokens: u64,
+        memory_namespaces: usize,
         evicted_tokens: u64,
         dropped_tokens: Vec<u64> = load.dropped_tokens.to_vec(),
         snapshot_written_bytes: u64,
@@ -57,6 +66,13 @@ mirror! {
         drafters: Vec<DrafterLoad> = load.drafters.iter().flatten().map(drafter_load).collect(),
         longest_step_ms: f64,
     }
+}
+
+/// Values in each bucket of a histogram, and their sum.
+type Counted = (Vec<u64>, f64);
+
+fn counted(histogram: &Histogram) -> Counted {
+    (histogram.counts().to_vec(), histogram.sum())
 }
 
 /// Levels and rows that a drafter was asked, and its gain with the ends of its interval.

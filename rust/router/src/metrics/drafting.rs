@@ -15,6 +15,7 @@ use super::labels::{
     DecileLabels, DropLabels, ModelLabel, WorkerLabels, model_label, worker_labels,
 };
 use super::table::Registrar;
+use super::tallies::Tallies;
 use crate::sync::lock;
 
 type Sum = Counter<f64, AtomicU64>;
@@ -35,6 +36,7 @@ struct Reported {
 /// Gauges and counters of drafting and of the prefix cache.
 #[derive(Debug)]
 pub(super) struct Drafting {
+    tallies: Tallies,
     tokens: Family<WorkerLabels, Gauge>,
     evicted: Family<ModelLabel, Counter>,
     dropped: Family<DropLabels, Counter>,
@@ -53,7 +55,6 @@ pub(super) struct Drafting {
     head_rows: Family<ModelLabel, Counter>,
     drafters: Drafters,
     holdout_steps: Family<ModelLabel, Counter>,
-    draft_seconds: Family<ModelLabel, Sum>,
     learn_seconds: Family<ModelLabel, Sum>,
     recycling: Family<WorkerLabels, Gauge>,
     choices: Family<ModelLabel, Counter>,
@@ -67,6 +68,7 @@ pub(super) struct Drafting {
 impl Drafting {
     pub(super) fn new(all: &mut Registrar) -> Self {
         Self {
+            tallies: Tallies::new(all),
             tokens: all.add("trie_tokens", Family::default()),
             evicted: all.add("trie_evicted_tokens", Family::default()),
             dropped: all.add("memory_dropped_tokens", Family::default()),
@@ -91,7 +93,6 @@ impl Drafting {
             head_rows: all.add("spec_head_rows", Family::default()),
             drafters: Drafters::new(all),
             holdout_steps: all.add("spec_holdout_steps", Family::default()),
-            draft_seconds: all.add("spec_draft_seconds", Family::default()),
             learn_seconds: all.add("spec_learn_seconds", Family::default()),
             recycling: all.add("spec_recycling", Family::default()),
             choices: all.add("spec_choices", Family::default()),
@@ -131,6 +132,7 @@ impl Drafting {
             before.unwrap_or_default()
         };
         self.drafters.load(model, worker, load, &before);
+        self.tallies.load(&labels, load, &before);
         let model_label = model_label(model);
         for (family, now, before) in [
             (&self.evicted, load.evicted_tokens, before.evicted_tokens),
@@ -172,11 +174,6 @@ impl Drafting {
                 &self.expected,
                 load.expected_accepted,
                 before.expected_accepted,
-            ),
-            (
-                &self.draft_seconds,
-                load.draft_seconds,
-                before.draft_seconds,
             ),
             (
                 &self.learn_seconds,
@@ -227,6 +224,7 @@ impl Drafting {
             family.remove(labels);
         }
         self.cached.remove(labels);
+        self.tallies.worker_left(labels);
         let mut reported = lock(&self.reported);
         if let Some(last) = reported.totals.get(instance) {
             (self.drafters).worker_left(&labels.model, &labels.worker, last);
@@ -267,7 +265,6 @@ mod tests {
             head_levels: 3 * tokens,
             head_rows: 6 * tokens,
             holdout_steps: 2 * tokens,
-            draft_seconds: tokens as f64 / 4.0,
             learn_seconds: tokens as f64 / 8.0,
             recycling: true,
             lost_corpus_blocks: 2,
@@ -308,7 +305,6 @@ mod tests {
             "spectrie_spec_head_levels_total{model=\"m\"} 48",
             "spectrie_spec_head_rows_total{model=\"m\"} 96",
             "spectrie_spec_holdout_steps_total{model=\"m\"} 32",
-            "spectrie_spec_draft_seconds_total{model=\"m\"} 4",
             "spectrie_spec_learn_seconds_total{model=\"m\"} 2",
             "spectrie_spec_recycling{model=\"m\",worker=\"w3\"} 1",
             "spectrie_corpus_lost_blocks{model=\"m\",worker=\"w3\"} 2",

@@ -12,6 +12,7 @@ mod labels;
 mod otlp;
 mod step_ages;
 mod table;
+mod tallies;
 
 pub(crate) use calls::{AttemptName, Call, Calls, Report};
 pub use collector::Metrics;

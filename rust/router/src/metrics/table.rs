@@ -78,6 +78,28 @@ pub const TABLE: &[(&str, &str)] = &[
         "accepted_per_step",
         "Draft nodes accepted per step, averaged over a choice",
     ),
+    (
+        "step_seconds",
+        "Time of a step, from the beginning of its plan to the end of its commit",
+    ),
+    (
+        "verify_seconds",
+        "Time of the forward of a step that verified drafts",
+    ),
+    (
+        "draft_seconds",
+        "Time that drafting took between two forwards",
+    ),
+    (
+        "tree_nodes",
+        "Draft nodes that a request sent in a step, where it sent any",
+    ),
+    ("trie_tenants", "Namespaces of draft memory"),
+    ("trie_inserts", "Tokens inserted in draft memory"),
+    (
+        "trie_lookups",
+        "Questions to draft memory for drafts, by result: hit, or miss where it had nothing that the request's own text has not",
+    ),
     ("trie_tokens", "Tokens of text in draft memory"),
     ("trie_evicted_tokens", "Tokens evicted from draft memory"),
     (
@@ -155,10 +177,6 @@ pub const TABLE: &[(&str, &str)] = &[
     (
         "spec_holdout_steps",
         "Decode-only steps held out without drafts, to measure the net gain",
-    ),
-    (
-        "spec_draft_seconds",
-        "Time between forwards that drafting took",
     ),
     (
         "spec_learn_seconds",
@@ -262,7 +280,8 @@ mod tests {
 
     use spectrie_proto::v1;
     use spectrie_proto::worker_v1::{
-        CalibrationBin, Capacity, Drafter, DrafterLoad, Hello, Load, RequestStats,
+        CalibrationBin, Capacity, Drafter, DrafterLoad, Hello, Histogram as Counted, Load,
+        RequestStats,
     };
 
     use super::super::Metrics;
@@ -290,6 +309,10 @@ mod tests {
             }],
             calibration: vec![CalibrationBin::default()],
             dropped_tokens: vec![1],
+            step_times: Some(Counted::default()),
+            verify_times: Some(Counted::default()),
+            draft_times: Some(Counted::default()),
+            tree_nodes: Some(Counted::default()),
             ..Load::default()
         };
         metrics.worker_joined("m", "w0", true);

@@ -53,6 +53,7 @@ pub(crate) struct Pool {
     /// Only the holder raises the count of used bytes.
     granting: Mutex<()>,
     drops: Drops,
+    inserted_tokens: AtomicU64,
     refused_grants: AtomicU64,
     /// Held for as long as one change takes. Whoever has it takes no other lock and drops no tenant.
     members: Mutex<Members>,
@@ -76,6 +77,7 @@ impl Pool {
             used,
             granting: Mutex::new(()),
             drops: Drops::default(),
+            inserted_tokens: AtomicU64::new(0),
             refused_grants: AtomicU64::new(0),
             members: Mutex::new(Members {
                 weights: Weights::new(shared_bytes),
@@ -322,6 +324,16 @@ impl Pool {
     pub(crate) fn spare_bytes(&self) -> usize {
         let used = self.used_bytes().saturating_sub(self.reserve.bytes());
         self.shared_bytes().saturating_sub(used)
+    }
+
+    /// Counts tokens that came to be stored.
+    pub(crate) fn note_inserted(&self, tokens: u64) {
+        self.inserted_tokens.fetch_add(tokens, Relaxed);
+    }
+
+    /// Tokens that came to be stored, whether there was room for them or not.
+    pub(crate) fn inserted_tokens(&self) -> u64 {
+        self.inserted_tokens.load(Relaxed)
     }
 
     /// Counts tokens that were dropped, or never taken.

@@ -350,6 +350,11 @@ impl Drafter {
         self.builder.tree()
     }
 
+    /// Whether it drafts from a namespace's text and corpora too.
+    pub fn reads_memory(&self) -> bool {
+        self.shared.is_some()
+    }
+
     /// What looking into shared text and corpora took in the last draft: a count, on any machine
     /// the same.
     pub fn visits(&self) -> Visits {

@@ -357,6 +357,12 @@ impl DraftMemory {
         tries.map(|shared| shared.info().num_tokens).sum()
     }
 
+    /// Returns the number of tokens inserted since this memory was created, those included that found no
+    /// room. What a snapshot restored is not among them.
+    pub fn inserted_tokens(&self) -> u64 {
+        self.pool.inserted_tokens()
+    }
+
     /// Returns the number of tokens evicted since this memory was created: those that made room for
     /// others.
     pub fn evicted_tokens(&self) -> u64 {

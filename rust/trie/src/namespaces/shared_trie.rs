@@ -146,6 +146,7 @@ impl SharedTrie {
                 self.pool.note_dropped(reason, lost as u64);
                 return;
             }
+            self.pool.note_inserted(part.len() as u64);
             document.push(part, rest, self);
             let most = part.len() * AGAIN_PER_TOKEN;
             let again = self

@@ -81,6 +81,11 @@ impl Part {
         }
     }
 
+    /// Whether it verifies drafts.
+    pub(crate) fn has_drafts(&self) -> bool {
+        matches!(&self.work, Work::Tree(tree) if tree.num_nodes() > 0)
+    }
+
     /// Its sampled rows; `sequence` is of its request.
     pub(crate) fn num_samples(&self, sequence: &Sequence) -> usize {
         match &self.work {

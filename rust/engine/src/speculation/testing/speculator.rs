@@ -77,6 +77,11 @@ fn drafting_is_timed_by_the_clock_that_is_passed_in() {
     assert_eq!(load.draft_calls, 2);
     // Each step reads it before and after, and around the one question.
     assert!((load.draft_seconds - 12.0e-3).abs() < 1e-9);
+    let times = load.draft_times;
+    let at_6_ms = times.bounds().partition_point(|&bound| bound < 6.0e-3);
+    assert_eq!(times.counts()[at_6_ms], 2, "one of 6 ms for each step");
+    assert_eq!(times.counts().iter().sum::<u64>(), 2);
+    assert!((times.sum() - load.draft_seconds).abs() < 1e-12);
 }
 
 #[test]
@@ -98,6 +103,8 @@ fn what_became_of_a_tree_and_a_step_is_reported() {
     let mut load = Load::default();
     speculator.report(&mut load);
     assert_eq!(load.drafted_tokens, tree.num_nodes() as u64);
+    assert_eq!(load.tree_nodes.counts().iter().sum::<u64>(), 1);
+    assert!((load.tree_nodes.sum() - tree.num_nodes() as f64).abs() < 1e-12);
     assert_eq!((load.accepted_tokens, load.offered_tokens), (1, 2));
     assert_eq!(load.accepted_by_source.iter().sum::<u64>(), 1);
 }
