@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio_stream::StreamExt as _;
 use tonic::Request;
 
-use crate::support::collector::{Collector, Seen};
+use crate::support::collector::{Collector, Seen, Times};
 use crate::support::fake_worker::FakeWorker;
 use crate::support::{TestRouter, TestWorker, get, request, within};
 
@@ -318,6 +318,50 @@ async fn spans_of_the_last_calls_are_sent_before_the_router_ends() {
         of(&spans, "text_completion fake")[0].attributes["gen_ai.response.id"],
         "last"
     );
+}
+
+#[tokio::test]
+async fn times_of_all_calls_are_sent_as_histograms() {
+    let mut collector = Collector::start(&[200]).await;
+    let router = traced(&collector.endpoint).await;
+    let _worker = router.worker(FakeWorker::default()).await;
+    let mut client = router.client().await;
+    for (name, sampled) in [("one", "01"), ("two", "00")] {
+        // Times count whether a trace is recorded or not.
+        within(client.generate(named(name, Some(sampled))))
+            .await
+            .unwrap();
+    }
+    let mut unknown = named("three", None);
+    unknown.get_mut().model = Some("unknown".into());
+    within(client.generate(unknown)).await.unwrap_err();
+    router.shutdown.request();
+    router.ended().await;
+    let all = collector.last_times();
+    let of = |name: &str, model: &str| {
+        let is_it =
+            |one: &&Times| one.name == name && one.attributes["gen_ai.request.model"] == model;
+        all.iter().find(is_it).cloned()
+    };
+    for name in [
+        "gen_ai.server.request.duration",
+        "gen_ai.server.time_to_first_token",
+        "gen_ai.server.time_per_output_token",
+    ] {
+        let times = of(name, "fake").unwrap_or_else(|| panic!("no {name} in {all:?}"));
+        assert_eq!(times.count, 2, "{times:?}");
+        assert_eq!(times.counts.iter().sum::<u64>(), 2);
+        assert_eq!(times.counts.len(), times.bounds.len() + 1);
+        assert!(times.sum_s > 0.0 && times.sum_s < 60.0, "{times:?}");
+        assert_eq!(times.attributes["gen_ai.operation.name"], "text_completion");
+        assert!(!times.attributes.contains_key("error.type"));
+    }
+    let refused = of("gen_ai.server.request.duration", "unknown").unwrap();
+    assert_eq!(refused.count, 1);
+    assert!(refused.attributes.contains_key("error.type"), "{refused:?}");
+    assert!(of("gen_ai.server.time_to_first_token", "unknown").is_none());
+    let text = format!("{all:?}");
+    assert!(!text.contains(SECRET) && !text.contains("sesame"), "{text}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A collector of traces on a real socket. It reads OTLP by field numbers of its own, so that a slip
+//! A collector of traces and metrics on a real socket. It reads OTLP by field numbers of its own, so that a slip
 //! in the router's messages is seen.
 
 use std::collections::BTreeMap;
@@ -27,11 +27,24 @@ pub struct Seen {
     pub status: i32,
 }
 
+/// Times of calls as a collector shows them: one histogram.
+#[derive(Clone, Debug)]
+pub struct Times {
+    pub name: String,
+    pub attributes: BTreeMap<String, String>,
+    pub count: u64,
+    pub sum_s: f64,
+    /// In each bucket.
+    pub counts: Vec<u64>,
+    pub bounds: Vec<f64>,
+}
+
 /// A collector that runs.
 pub struct Collector {
     /// `http://HOST:PORT`.
     pub endpoint: String,
     spans: UnboundedReceiver<Vec<Seen>>,
+    times: UnboundedReceiver<Vec<Times>>,
     serving: JoinHandle<()>,
 }
 
@@ -41,13 +54,17 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let (sender, spans) = unbounded_channel();
+        let (of_metrics, times) = unbounded_channel();
         let serving = tokio::spawn(async move {
             for index in 0.. {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let status = statuses[index.min(statuses.len() - 1)];
-                let body = read_post(&mut stream).await;
-                if status == 200 {
-                    let _ = sender.send(read(&body));
+                let (path, body) = read_post(&mut stream).await;
+                match path.as_str() {
+                    _ if status != 200 => {}
+                    "/v1/traces" => drop(sender.send(read(&body))),
+                    "/v1/metrics" => drop(of_metrics.send(read_metrics(&body))),
+                    other => panic!("a post to {other}"),
                 }
                 let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
                 let _ = stream.write_all(answer.as_bytes()).await;
@@ -56,6 +73,7 @@ impl Collector {
         Self {
             endpoint,
             spans,
+            times,
             serving,
         }
     }
@@ -70,6 +88,15 @@ impl Collector {
         })
         .await;
         all
+    }
+
+    /// The metrics that came last.
+    pub fn last_times(&mut self) -> Vec<Times> {
+        let mut last = Vec::new();
+        while let Ok(times) = self.times.try_recv() {
+            last = times;
+        }
+        last
     }
 
     /// What came and was not read.
@@ -88,8 +115,8 @@ impl Drop for Collector {
     }
 }
 
-/// The body of a post of traces.
-async fn read_post(stream: &mut tokio::net::TcpStream) -> Vec<u8> {
+/// The path and the body of a post.
+async fn read_post(stream: &mut tokio::net::TcpStream) -> (String, Vec<u8>) {
     let mut bytes = Vec::new();
     let end = |bytes: &[u8]| bytes.windows(4).position(|four| four == b"\r\n\r\n");
     let head = loop {
@@ -100,7 +127,10 @@ async fn read_post(stream: &mut tokio::net::TcpStream) -> Vec<u8> {
     };
     let text = String::from_utf8(bytes[..head].to_vec()).unwrap();
     let text = text.to_lowercase();
-    assert!(text.starts_with("post /v1/traces http/1.1"), "{text}");
+    let path = text
+        .strip_prefix("post ")
+        .and_then(|rest| rest.split_once(" http/1.1"))
+        .map(|(path, _)| path.to_owned());
     assert!(
         text.contains("content-type: application/x-protobuf"),
         "{text}"
@@ -112,7 +142,48 @@ async fn read_post(stream: &mut tokio::net::TcpStream) -> Vec<u8> {
     while bytes.len() < head + 4 + length {
         assert!(stream.read_buf(&mut bytes).await.unwrap() > 0);
     }
-    bytes.split_off(head + 4)
+    (path.expect("a post"), bytes.split_off(head + 4))
+}
+
+/// The histograms of a post of metrics.
+fn read_metrics(body: &[u8]) -> Vec<Times> {
+    let mut all = Vec::new();
+    for resource_metrics in messages(body, 1) {
+        let resource = &messages(&resource_metrics, 1)[0];
+        assert_eq!(attributes(resource, 1)["service.name"], "spectrie");
+        for scope_metrics in messages(&resource_metrics, 2) {
+            for metric in messages(&scope_metrics, 2) {
+                let name = String::from_utf8(messages(&metric, 1)[0].clone()).unwrap();
+                assert_eq!(messages(&metric, 3)[0], b"s", "the unit of {name}");
+                let histogram = &messages(&metric, 9)[0];
+                assert_eq!(varint(histogram, 2), 2, "totals since the start");
+                all.extend(messages(histogram, 1).iter().map(|point| {
+                    assert!(0 < fixed(point, 2) && fixed(point, 2) <= fixed(point, 3));
+                    let name = name.clone();
+                    times(name, point)
+                }));
+            }
+        }
+    }
+    all
+}
+
+fn times(name: String, point: &[u8]) -> Times {
+    let words = |number| -> Vec<[u8; 8]> {
+        let packed = messages(point, number).concat();
+        packed
+            .chunks_exact(8)
+            .map(|word| word.try_into().unwrap())
+            .collect()
+    };
+    Times {
+        name,
+        attributes: attributes(point, 9),
+        count: fixed(point, 4),
+        sum_s: f64::from_bits(fixed(point, 5)),
+        counts: words(6).into_iter().map(u64::from_le_bytes).collect(),
+        bounds: words(7).into_iter().map(f64::from_le_bytes).collect(),
+    }
 }
 
 /// The spans of a batch.

@@ -80,7 +80,7 @@ rows! {
     /// Repeat metrics under the names of another server.
     metrics_compat = Value::text("off") => row(Group::Addresses, Kind::Choice(&["off", "vllm"]))
         .flag("metrics_compat", ROUTERS);
-    /// Collector that gets traces by OTLP over HTTP, such as http://localhost:4318.
+    /// Collector that gets traces and times of calls by OTLP over HTTP, such as http://localhost:4318.
     otlp_endpoint = Value::None => row(Group::Addresses, Kind::Text("URL"))
         .flag("otlp_endpoint", ROUTERS).shown("off");
     /// Share of requests traced, of those whose client sent no traceparent.

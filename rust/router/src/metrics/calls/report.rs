@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::metrics::otlp::Measured;
+
 /// How far a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -63,4 +65,36 @@ pub(crate) struct Report {
     /// Why it failed, if it did.
     #[serde(skip)]
     pub(crate) failure: Option<&'static str>,
+}
+
+impl Report {
+    /// What a route is called among generative AIs; none where it generates nothing.
+    pub(super) fn operation(&self) -> Option<&'static str> {
+        match self.route {
+            "/v1/chat/completions" => Some("chat"),
+            "/v1/completions" | "/v1/streams" | "Generate" | "GenerateStream" | "ResumeStream" => {
+                Some("text_completion")
+            }
+            _ => None,
+        }
+    }
+
+    /// Its times, of a call that generates.
+    pub(super) fn measured(&self) -> Option<Measured> {
+        let (request_s, first_token_s) = (self.total_ms * 1e-3, self.ttft_ms.map(|ms| ms * 1e-3));
+        // Choices are computed side by side.
+        let more = self.completion_tokens as f64 / f64::from(self.choices.max(1)) - 1.0;
+        let decode_s = first_token_s.map(|first_s| (request_s - first_s).max(0.0));
+        let ended_well = self.failure.is_none() && !self.finishes.is_empty();
+        Some(Measured {
+            operation: self.operation()?,
+            model: self.model.clone(),
+            failure: self.failure,
+            request_s,
+            first_token_s,
+            per_token_s: decode_s
+                .filter(|_| ended_well && more > 0.0)
+                .map(|decode_s| decode_s / more),
+        })
+    }
 }

@@ -73,7 +73,7 @@ impl Times<'_> {
         let Recording {
             context, parent, ..
         } = self.recording;
-        let operation = operation(report.route);
+        let operation = report.operation();
         let model = report.model.as_deref();
         let name = match (operation, model) {
             (Some(operation), Some(model)) => format!("{operation} {model}"),
@@ -238,15 +238,4 @@ fn decoded(attempt: &Attempt, stats: Option<&RequestStats>) -> Vec<KeyValue> {
         }
     }
     attributes.all()
-}
-
-/// What a route is called among generative AIs; none where it generates nothing.
-fn operation(route: &str) -> Option<&'static str> {
-    match route {
-        "/v1/chat/completions" => Some("chat"),
-        "/v1/completions" | "/v1/streams" | "Generate" | "GenerateStream" | "ResumeStream" => {
-            Some("text_completion")
-        }
-        _ => None,
-    }
 }

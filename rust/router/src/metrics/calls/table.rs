@@ -65,8 +65,13 @@ impl Table {
         if self.logs {
             line::log(&report);
         }
-        if let (Some((exporter, _)), Some(spans)) = (&self.exporter, spans) {
-            exporter.offer(spans);
+        if let Some((exporter, _)) = &self.exporter {
+            if let Some(measured) = report.measured() {
+                exporter.measure(measured);
+            }
+            if let Some(spans) = spans {
+                exporter.offer(spans);
+            }
         }
         let mut rows = lock(&self.rows);
         rows.running.remove(&number);

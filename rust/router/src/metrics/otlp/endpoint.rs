@@ -6,8 +6,9 @@ use http::Uri;
 
 use crate::error::RouterError;
 
-/// Path of traces behind that of an endpoint.
+/// Paths behind that of an endpoint.
 const TRACES: &str = "/v1/traces";
+const METRICS: &str = "/v1/metrics";
 /// Port of OTLP over HTTP where an address names none.
 const PORT: u16 = 4318;
 
@@ -17,12 +18,15 @@ pub(crate) struct Endpoint {
     pub(super) host: String,
     pub(super) port: u16,
     /// Where traces are posted.
-    pub(super) path: String,
+    pub(super) traces: String,
+    /// Where metrics are.
+    pub(super) metrics: String,
     pub(super) is_tls: bool,
 }
 
 impl Endpoint {
-    /// Reads `http://HOST[:PORT][/PATH]` or the same with `https`; traces go to `v1/traces` below it.
+    /// Reads `http://HOST[:PORT][/PATH]` or the same with `https`; traces go to `v1/traces` below it,
+    /// metrics to `v1/metrics`.
     ///
     /// # Errors
     /// [`RouterError::Config`], without the address: it may hold a password.
@@ -52,15 +56,12 @@ impl Endpoint {
             return Err(refuse());
         }
         let base = uri.path().trim_end_matches('/');
-        let path = if base.ends_with(TRACES) {
-            base.to_owned()
-        } else {
-            format!("{base}{TRACES}")
-        };
+        let base = base.strip_suffix(TRACES).unwrap_or(base);
         Ok(Self {
             host: host.trim_matches(['[', ']']).to_owned(),
             port,
-            path,
+            traces: format!("{base}{TRACES}"),
+            metrics: format!("{base}{METRICS}"),
             is_tls,
         })
     }
@@ -79,7 +80,7 @@ impl Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "https" } else { "http" };
-        write!(formatter, "{scheme}://{}{}", self.authority(), self.path)
+        write!(formatter, "{scheme}://{}{}", self.authority(), self.traces)
     }
 }
 
@@ -96,7 +97,13 @@ mod tests {
             ("http://[::1]:4318", "http://[::1]:4318/v1/traces"),
             ("http://host/v1/traces", "http://host:4318/v1/traces"),
         ] {
-            assert_eq!(Endpoint::parse(given).unwrap().to_string(), shown);
+            let endpoint = Endpoint::parse(given).unwrap();
+            assert_eq!(endpoint.to_string(), shown);
+            assert!(shown.ends_with(&endpoint.traces));
+            assert_eq!(
+                endpoint.metrics,
+                endpoint.traces.replace("traces", "metrics")
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! Spans that wait, and the task that sends them.
+//! Spans that wait and times of calls, and the task that sends them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use prost::Message as _;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::counts::OtlpMetrics;
 use super::endpoint::Endpoint;
+use super::measures::{Measured, Measures};
 use super::messages::{
     Attributes, ExportTraceServiceRequest, Resource, ResourceSpans, Scope, ScopeSpans, Span,
 };
@@ -25,6 +26,8 @@ const MAX_BATCH: usize = 1 << 12;
 const GATHERING: Duration = Duration::from_secs(1);
 /// The same once the router has closed: calls end a little after their last token.
 const LAST_GATHERING: Duration = Duration::from_millis(200);
+/// How often the times of calls are sent: they are totals, so that one that is lost loses nothing.
+const MEASURES_EVERY: Duration = Duration::from_secs(60);
 /// Pauses between attempts to send a batch.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
@@ -34,6 +37,7 @@ pub(crate) struct Exporter {
     queue: mpsc::UnboundedSender<Vec<Span>>,
     /// Spans and events that wait: what bounds the queue.
     held: Arc<AtomicUsize>,
+    measures: Arc<Measures>,
     counts: OtlpMetrics,
 }
 
@@ -41,6 +45,7 @@ pub(crate) struct Exporter {
 pub(crate) struct Sending {
     queue: mpsc::UnboundedReceiver<Vec<Span>>,
     held: Arc<AtomicUsize>,
+    measures: Arc<Measures>,
     counts: OtlpMetrics,
     collector: Collector,
     shown: String,
@@ -48,6 +53,8 @@ pub(crate) struct Sending {
     instance: String,
     /// Whether the last batch was dropped.
     is_failing: bool,
+    /// Whether the collector did not take the last times of calls.
+    refuses_measures: bool,
 }
 
 impl Exporter {
@@ -61,21 +68,30 @@ impl Exporter {
     ) -> Result<(Self, Sending), RouterError> {
         let (sender, queue) = mpsc::unbounded_channel();
         let held = Arc::new(AtomicUsize::new(0));
+        let measures = Arc::new(Measures::new());
         let exporter = Self {
             queue: sender,
             held: held.clone(),
+            measures: measures.clone(),
             counts: counts.clone(),
         };
         let sending = Sending {
             queue,
             held,
+            measures,
             counts,
             shown: endpoint.to_string(),
             instance: uuid::Uuid::new_v4().to_string(),
             collector: Collector::new(endpoint)?,
             is_failing: false,
+            refuses_measures: false,
         };
         Ok((exporter, sending))
+    }
+
+    /// Takes the times of a call, recorded or not.
+    pub(crate) fn measure(&self, call: Measured) {
+        self.measures.add(call);
     }
 
     /// Takes the spans of a call; they are dropped where too many wait.
@@ -95,9 +111,15 @@ impl Sending {
     /// Sends batches until `closing`, then what is left, once. One that broke off can run again:
     /// only the batch that it had is lost, and counted so.
     pub(crate) async fn run(&mut self, closing: &CancellationToken) {
+        let mut turns = interval_at(Instant::now() + MEASURES_EVERY, MEASURES_EVERY);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let first = tokio::select! {
                 first = self.queue.recv() => first,
+                _ = turns.tick() => {
+                    self.send_measures().await;
+                    continue;
+                }
                 () = closing.cancelled() => break,
             };
             let Some(first) = first else { return };
@@ -107,9 +129,26 @@ impl Sending {
         loop {
             let batch = self.gather(Vec::new(), LAST_GATHERING, None).await;
             if batch.is_empty() {
-                return;
+                break;
             }
             self.send(batch, closing).await;
+        }
+        if !self.is_failing {
+            self.send_measures().await;
+        }
+    }
+
+    /// Sends the times of calls, once: the next ones hold them too.
+    async fn send_measures(&mut self) {
+        let Some(request) = self.measures.request(resource(&self.instance), scope()) else {
+            return;
+        };
+        let bytes = bytes::Bytes::from(request.encode_to_vec());
+        let trouble = self.collector.post_metrics(bytes).await.err();
+        let had_refused = std::mem::replace(&mut self.refuses_measures, trouble.is_some());
+        if let Some(reason) = trouble.filter(|_| !had_refused) {
+            tracing::warn!(collector = %self.shown, %reason,
+                "the collector takes no metrics: they are offered to it each minute");
         }
     }
 
@@ -204,25 +243,31 @@ fn size(spans: &[Span]) -> usize {
 }
 
 fn request(spans: Vec<Span>, instance: &str) -> ExportTraceServiceRequest {
-    let version = env!("CARGO_PKG_VERSION");
-    let mut attributes = Attributes::default();
-    attributes.text("service.name", "spectrie");
-    attributes.text("service.version", version);
-    attributes.text("service.instance.id", instance);
-    let scope = ScopeSpans {
-        scope: Some(Scope {
-            name: "spectrie.router".into(),
-            version: version.into(),
-        }),
-        spans,
-    };
     ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans {
-            resource: Some(Resource {
-                attributes: attributes.all(),
-            }),
-            scopes: vec![scope],
+            resource: Some(resource(instance)),
+            scopes: vec![ScopeSpans {
+                scope: Some(scope()),
+                spans,
+            }],
         }],
+    }
+}
+
+fn resource(instance: &str) -> Resource {
+    let mut attributes = Attributes::default();
+    attributes.text("service.name", "spectrie");
+    attributes.text("service.version", env!("CARGO_PKG_VERSION"));
+    attributes.text("service.instance.id", instance);
+    Resource {
+        attributes: attributes.all(),
+    }
+}
+
+fn scope() -> Scope {
+    Scope {
+        name: "spectrie.router".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
     }
 }
 

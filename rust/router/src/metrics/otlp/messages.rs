@@ -1,5 +1,5 @@
-//! The messages of OpenTelemetry's trace protocol (`opentelemetry.proto.trace.v1`, 1.x), as far as a
-//! router fills them.
+//! The messages of OpenTelemetry's protocol (`opentelemetry.proto.trace.v1` and `metrics.v1`, 1.x), as far as
+//! a router fills them.
 
 use prost::{Enumeration, Message, Oneof};
 
@@ -69,6 +69,81 @@ pub(crate) struct Span {
     /// W3C's flags, and from bit 8 on whether it is known that the parent is elsewhere, and whether it is.
     #[prost(fixed32, tag = "16")]
     pub(crate) flags: u32,
+}
+
+/// What a collector is sent of metrics.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ExportMetricsServiceRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) resource_metrics: Vec<ResourceMetrics>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ResourceMetrics {
+    #[prost(message, optional, tag = "1")]
+    pub(super) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) scopes: Vec<ScopeMetrics>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ScopeMetrics {
+    #[prost(message, optional, tag = "1")]
+    pub(super) scope: Option<Scope>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) metrics: Vec<Metric>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Metric {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) description: String,
+    #[prost(string, tag = "3")]
+    pub(super) unit: String,
+    #[prost(message, optional, tag = "9")]
+    pub(super) histogram: Option<Distribution>,
+}
+
+/// A histogram of each combination of attributes.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Distribution {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) points: Vec<DistributionPoint>,
+    #[prost(int32, tag = "2")]
+    temporality: i32,
+}
+
+impl Distribution {
+    /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
+    const TOTALS: i32 = 2;
+
+    /// Of totals since a start.
+    pub(super) fn of_totals(points: Vec<DistributionPoint>) -> Self {
+        Self {
+            points,
+            temporality: Self::TOTALS,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct DistributionPoint {
+    #[prost(fixed64, tag = "2")]
+    pub(super) start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(super) time_unix_nano: u64,
+    #[prost(fixed64, tag = "4")]
+    pub(super) count: u64,
+    #[prost(double, optional, tag = "5")]
+    pub(super) sum: Option<f64>,
+    #[prost(fixed64, repeated, tag = "6")]
+    pub(super) bucket_counts: Vec<u64>,
+    #[prost(double, repeated, tag = "7")]
+    pub(super) explicit_bounds: Vec<f64>,
+    #[prost(message, repeated, tag = "9")]
+    pub(super) attributes: Vec<KeyValue>,
 }
 
 /// Something that happened during a span.

@@ -1,4 +1,4 @@
-//! Spans on their way to a collector, by OTLP over HTTP with protobuf.
+//! Spans and times of calls on their way to a collector, by OTLP over HTTP with protobuf.
 //!
 //! No call waits for it: spans that find no room, and those that the collector does not take, are
 //! dropped and counted.
@@ -6,10 +6,12 @@
 mod counts;
 mod endpoint;
 mod exporter;
+mod measures;
 mod messages;
 mod post;
 
 pub(crate) use counts::OtlpMetrics;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use exporter::{Exporter, Sending};
+pub(crate) use measures::Measured;
 pub(crate) use messages::{Attributes, Event, Failure, KeyValue, Kind, Span};

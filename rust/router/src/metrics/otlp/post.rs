@@ -59,30 +59,38 @@ impl Collector {
         Ok(Self { endpoint, tls })
     }
 
-    /// Posts an encoded batch.
-    pub(super) async fn post(&self, batch: Bytes) -> Result<(), Trouble> {
-        let posted = timeout(PATIENCE, self.connect_and_post(batch)).await;
+    /// Posts an encoded batch of spans.
+    pub(super) async fn post(&self, spans: Bytes) -> Result<(), Trouble> {
+        self.post_to(&self.endpoint.traces, spans).await
+    }
+
+    /// Posts encoded metrics.
+    pub(super) async fn post_metrics(&self, metrics: Bytes) -> Result<(), Trouble> {
+        self.post_to(&self.endpoint.metrics, metrics).await
+    }
+
+    async fn post_to(&self, path: &str, batch: Bytes) -> Result<(), Trouble> {
+        let posted = timeout(PATIENCE, self.connect_and_post(path, batch)).await;
         posted.unwrap_or(Err(Trouble::Slow))
     }
 
-    async fn connect_and_post(&self, batch: Bytes) -> Result<(), Trouble> {
+    async fn connect_and_post(&self, path: &str, batch: Bytes) -> Result<(), Trouble> {
         let Endpoint { host, port, .. } = &self.endpoint;
         let stream = TcpStream::connect((host.as_str(), *port)).await?;
         match &self.tls {
-            None => self.post_over(stream, batch).await,
+            None => self.post_over(stream, path, batch).await,
             Some(tls) => {
                 let name = ServerName::try_from(host.clone()).map_err(|_| Trouble::Unnamed)?;
                 let stream = tls.connect(name, stream).await?;
-                self.post_over(stream, batch).await
+                self.post_over(stream, path, batch).await
             }
         }
     }
 
-    async fn post_over<S>(&self, stream: S, batch: Bytes) -> Result<(), Trouble>
+    async fn post_over<S>(&self, stream: S, path: &str, batch: Bytes) -> Result<(), Trouble>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let Endpoint { path, .. } = &self.endpoint;
         let mut request = Request::new(Full::new(batch));
         *request.method_mut() = http::Method::POST;
         // What was parsed is written back, so it can be read again.
