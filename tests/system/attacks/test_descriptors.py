@@ -7,6 +7,7 @@ import resource
 import shutil
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,8 +22,7 @@ from tests.http.scripted_worker import MODEL, ScriptedWorker
 from tests.http.server import router
 from tests.waiting import wait_until
 
-NUM_FILES, NUM_IDLE = 128, 400
-DEEP_FILES, DEEP_IDLE = 256, 10_000
+NUM_FILES, NUM_IDLE = 256, 10_000
 MAX_GROWTH = 64 << 20
 """Bytes that the router may take for all of them."""
 
@@ -31,32 +31,25 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_idle_connections_beyond_the_limit_of_files_shut_nobody_out(tmp_path: Path) -> None:
-    """Three times as many idle connections as descriptors, over both addresses."""
-    answer_beside_idle_connections(tmp_path, NUM_FILES, NUM_IDLE)
-
-
-@pytest.mark.deep
-def test_ten_thousand_idle_connections_shut_nobody_out(tmp_path: Path) -> None:
-    """Forty times as many."""
+@pytest.fixture
+def room_for_connections() -> Iterator[None]:
+    """Files of this process for one end of each idle connection."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = DEEP_IDLE + 200
+    needed = NUM_IDLE + 200
     if hard != resource.RLIM_INFINITY and hard < needed:
         pytest.skip(f"this process may have {hard} open files, and needs {needed}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
-    try:
-        answer_beside_idle_connections(tmp_path, DEEP_FILES, DEEP_IDLE)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def answer_beside_idle_connections(folder: Path, num_files: int, num_idle: int) -> None:
-    """A router that may have `num_files` open answers beside `num_idle` connections that say nothing."""
-    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > num_idle + 100
-    limited = ("prlimit", f"--nofile={num_files}")
-    log = folder / "log"
+@pytest.mark.usefixtures("room_for_connections")
+def test_ten_thousand_idle_connections_shut_nobody_out(tmp_path: Path) -> None:
+    """Forty times as many as descriptors, over both addresses."""
+    limited = ("prlimit", f"--nofile={NUM_FILES}")
+    log = tmp_path / "log"
     with (
-        router(folder, before=limited, log=log) as facts,
+        router(tmp_path, before=limited, log=log) as facts,
         ScriptedWorker(facts["worker"]),
         ExitStack() as idle,
     ):
@@ -68,10 +61,10 @@ def answer_beside_idle_connections(folder: Path, num_files: int, num_idle: int) 
         )
         before = memory_bytes(int(facts["pid"]))
         answers = 0
-        for index in range(num_idle):
+        for index in range(NUM_IDLE):
             host, _, port = facts[("http", "grpc")[index % 2]].rpartition(":")
             idle.enter_context(socket.create_connection((host, int(port)), timeout=30))
-            if index % (num_idle // 20) == 0:
+            if index % (NUM_IDLE // 20) == 0:
                 answers += httpx.get(f"{url}/healthz", timeout=30).status_code == 200
         assert answers == 20
         for _ in range(10):
