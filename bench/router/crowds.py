@@ -20,10 +20,11 @@ from spectrie.errors import SpectrieError
 __all__ = ["measure"]
 
 TOKENS = 2
-SMALL = (4, 0.1)
-"""Places and seconds a token of the worker that is asked for too much."""
-LARGE = (64, 0.5)
-"""The same of one in which a place is free every few milliseconds, however many wait."""
+SMALL = (4, 0.1, 0.0)
+"""Places, seconds a token, and their spread, of the worker that is asked for too much."""
+LARGE = (64, 0.5, 0.5)
+"""The same of one in which a place is free every few milliseconds, however many wait: without a spread all that
+began together would end together, and leave none for a second."""
 CAPACITY = SMALL[0] / (TOKENS * SMALL[1])
 """Answers a second that the small one can give."""
 TIMES = 10
@@ -134,7 +135,7 @@ async def _quiet(folder: Path, *, is_disturbed: bool) -> dict[str, Any]:
 
 
 async def _served(
-    stack: AsyncExitStack, folder: Path, worker_of: tuple[int, float], *, keys: str = ""
+    stack: AsyncExitStack, folder: Path, worker_of: tuple[int, float, float], *, keys: str = ""
 ) -> tuple[Process, AsyncClient]:
     own = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spectrie-bench-")))
     (own / "keys").write_text(keys)

@@ -1,11 +1,12 @@
 """A worker without a model that runs so many answers at once, and can die or stand still.
 
-Run as `python -m bench.router.worker SOCKET FOLDER PLACES SECONDS` it works in a process of its own.
+Run as `python -m bench.router.worker SOCKET FOLDER PLACES SECONDS SPREAD` it works in a process of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
@@ -30,11 +31,15 @@ class Worker:
         folder: The model whose tokenizer it shows.
         places: Answers that it runs at once.
         token_s: Time of each token.
+        spread: Share of it by which that of an answer is longer or shorter at most, as answers differ in length.
     """
 
-    def __init__(self, socket: str, folder: Path, *, places: int, token_s: float) -> None:
+    def __init__(
+        self, socket: str, folder: Path, *, places: int, token_s: float, spread: float = 0.0
+    ) -> None:
         self._socket, self._folder = socket, folder
-        self._places, self._token_s = places, token_s
+        self._places, self._token_s, self._spread = places, token_s, spread
+        self._dice = random.Random(places)
         self._outbox: asyncio.Queue[worker_pb2.WorkerMessage] = asyncio.Queue()
         self._waiting: dict[str, deque[worker_pb2.Start]] = {}
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
@@ -100,8 +105,9 @@ class Worker:
             self._running[key] = asyncio.create_task(self._answer(start))
 
     async def _answer(self, start: worker_pb2.Start) -> None:
+        token_s = self._token_s * (1 + self._dice.uniform(-self._spread, self._spread))
         for number in range(len(start.emitted_token_ids), start.max_tokens):
-            await asyncio.sleep(self._token_s)
+            await asyncio.sleep(token_s)
             await self._moving.wait()
             self._steps += 1
             step = worker_pb2.StepOutput(step=self._steps, outputs=[said_again(start, number)])
@@ -128,8 +134,10 @@ class Worker:
                 continue
 
 
-async def _main(socket: str, folder: str, places: str, token_s: str) -> None:
-    async with Worker(socket, Path(folder), places=int(places), token_s=float(token_s)):
+async def _main(socket: str, folder: str, places: str, token_s: str, spread: str) -> None:
+    async with Worker(
+        socket, Path(folder), places=int(places), token_s=float(token_s), spread=float(spread)
+    ):
         await asyncio.Event().wait()
 
 
