@@ -29,6 +29,15 @@ _EPOCHS = {"dflash": 6, "dflash2": 2}
 _RATE = 0.004
 
 
+_DEEP = frozenset({"eagle2", "peagle", "dflash2"})
+"""Each takes a minute, and is much like one of the others: their forwards have tests of their own."""
+
+
+def depth(kind: str) -> list[pytest.MarkDecorator]:
+    """The marks of a test that trains a head of this kind."""
+    return [pytest.mark.deep] if kind in _DEEP else []
+
+
 @dataclass
 class Chain:
     """What was trained, in one folder; each part when it is asked for first."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.training.chain.conftest import Chain
+from tests.training.chain.conftest import Chain, depth
 
 pytestmark = pytest.mark.timeout(1800)
 """The first test of a run trains the target."""
 
-KINDS = ("eagle3", "eagle2", "mtp", "peagle", "dflash", "dflash2", "draft_model")
+ALL = ("eagle3", "eagle2", "mtp", "peagle", "dflash", "dflash2", "draft_model")
+KINDS = [pytest.param(kind, marks=depth(kind)) for kind in ALL]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from spectrie.training.kinds.base import Head
 from spectrie.training.kinds.registry import KINDS
 from spectrie.training.target import Target
-from tests.training.chain.conftest import Chain
+from tests.training.chain.conftest import Chain, depth
 from tests.training.chain.judged import batch_of, judge
 from tests.training.chain.small_model import TARGET
 
@@ -26,7 +26,7 @@ Tensors = dict[str, torch.Tensor]
 LAST = TARGET.layers - 1
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=depth(kind)) for kind in sorted(KINDS)])
 def test_a_runner_is_right_as_often_as_the_trained_module(
     chain: Chain, tmp_path: Path, kind: str
 ) -> None:
@@ -138,7 +138,9 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(FILES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=depth(FILES[name].kind)) for name in sorted(FILES)]
+)
 def test_a_head_read_wrongly_accepts_less(chain: Chain, tmp_path: Path, name: str) -> None:
     wrong = FILES[name]
     right = chain.counts(chain.head(wrong.kind))
@@ -252,7 +254,11 @@ FORMS: dict[str, tuple[Callable[[Any, Target], None], ...]] = {
 
 @pytest.mark.parametrize(
     ("kind", "change"),
-    [(kind, change) for kind, changes in FORMS.items() for change in changes],
+    [
+        pytest.param(kind, change, marks=depth(kind))
+        for kind, changes in FORMS.items()
+        for change in changes
+    ],
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
 def test_a_runner_is_right_more_often_than_a_wrong_forward(
@@ -299,7 +305,7 @@ def test_norms_that_are_stored_from_one_on_are_read_so(chain: Chain, tmp_path: P
     assert wrong.chain < 0.95 * right.chain
 
 
-@pytest.mark.parametrize("kind", ["eagle2", "mtp"])
+@pytest.mark.parametrize("kind", [pytest.param("eagle2", marks=depth("eagle2")), "mtp"])
 def test_a_runner_is_right_more_often_than_with_states_before_the_targets_last_norm(
     chain: Chain, tmp_path: Path, kind: str
 ) -> None:
