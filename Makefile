@@ -13,8 +13,7 @@ OWN_UV := $(CURDIR)/.tools/uv/bin/uv
 export UV := $(shell command -v uv 2>/dev/null || echo $(OWN_UV))
 STAMPS := .tools/stamps
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bin' \)) Cargo.toml Cargo.lock
-# That of code generation has features of its own for what it shares with others: beside them, all would be compiled
-# for both.
+# spectrie-codegen turns on features of crates that others use too: tested together, these would be compiled for both.
 TEST_CRATES := --workspace --exclude spectrie-py --exclude spectrie-codegen
 # Fails where a filter matches no test; pytest does so itself.
 FILTERED := $(PYTHON) tools/filtered_tests.py
@@ -50,11 +49,11 @@ $(STAMPS)/packages: $(STAMPS)/prerequisites requirements.lock | $(UV)
 	$(UV) pip sync --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock
 	@rm -f $(STAMPS)/editable && touch $@
 
-# The module is built in the open, so that progress shows; the editable install then finds it ready. By maturin, as
-# that install: cargo alone would compile for another Python's settings, and what needs Python twice.
+# The module is built in the open, so that progress shows; the editable install then finds it ready. maturin builds it,
+# as that install does: cargo alone would use other Python settings, and all that needs Python would be compiled twice.
 $(STAMPS)/core: $(STAMPS)/packages $(RUST_SOURCES)
 	@echo "==> Rust core (five to nine minutes on two cores the first time)"
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PATH="$(dir $(UV)):$$PATH" $(BIN)/maturin develop --uv --release --locked --skip-install
+	@env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/$(VENV) PATH="$(dir $(UV)):$$PATH" $(BIN)/maturin develop --uv --release --locked --skip-install
 	@touch $@
 
 $(STAMPS)/editable: $(STAMPS)/packages $(STAMPS)/core pyproject.toml kernels/pyproject.toml

@@ -2,7 +2,7 @@
 # The checks that need nightly Rust: Miri and ThreadSanitizer.
 #
 #   tools/nightly.sh install   installs the nightly that tools/nightly.txt names, where rustup can
-#   tools/nightly.sh short     Miri over threads, memory and small forwards of the CPU path, and over text
+#   tools/nightly.sh short     Miri over threads, memory and a small forward of the CPU path, and over text
 #                              that readers and writers share (five minutes on two cores)
 #   tools/nightly.sh           the same, longer ones, and ThreadSanitizer (twenty minutes)
 #
