@@ -261,6 +261,8 @@ def test_streams_outlive_one_server_after_another(
         print(f"hit {losses.num_hit}, taken over {losses.num_taken}", flush=True)
         assert losses.num_hit >= num_losses
         assert losses.num_taken >= losses.num_hit
+        for one in losses.pair:
+            one.kill()
 
 
 @pytest.mark.timeout(300)
