@@ -1,4 +1,7 @@
-//! How often values came, by size.
+//! How many values were of which size.
+
+/// More that a process counts between two of its reports is no count.
+const MOST_NEW: u64 = 1 << 40;
 
 /// Most buckets of a histogram, the one above all bounds included.
 const MAX_BUCKETS: usize = 20;
@@ -8,9 +11,10 @@ pub const STEP_SECONDS: &[f64] = &[
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// Bounds for the time that drafting takes, in seconds.
+/// Bounds for what drafting takes of a step, in seconds.
 pub const DRAFT_SECONDS: &[f64] = &[
-    1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2,
+    1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2,
+    5e-2, 0.1,
 ];
 
 /// Bounds for the nodes of a draft tree.
@@ -44,15 +48,16 @@ impl Histogram {
         self.sum += value;
     }
 
-    /// Adds what another process counted between two of its reports. Buckets that this one lacks are left
-    /// out, and what became less counts nothing.
+    /// Adds what another process counted between two of its reports, which may be false: buckets that this
+    /// one lacks are left out, and what became less, or more than can be true, counts nothing.
     pub fn add(&mut self, now: (&[u64], f64), before: (&[u64], f64)) {
         let buckets = self.bounds.len() + 1;
         for (index, count) in self.counts[..buckets].iter_mut().enumerate() {
             let [now, before] = [now.0, before.0].map(|all| all.get(index).copied().unwrap_or(0));
-            *count = count.saturating_add(now.saturating_sub(before));
+            let new = now.saturating_sub(before);
+            *count += if new > MOST_NEW { 0 } else { new };
         }
-        self.sum += (now.1 - before.1).max(0.0);
+        self.sum += growth(now.1, before.1);
     }
 
     /// The bounds of its buckets but the last one.
@@ -72,6 +77,13 @@ impl Histogram {
     pub fn sum(&self) -> f64 {
         self.sum
     }
+}
+
+/// What a sum that another process reports has grown by; nothing where one of the two is no sum.
+#[must_use]
+pub fn growth(now: f64, before: f64) -> f64 {
+    let more = now - before;
+    if more.is_finite() { more.max(0.0) } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -97,6 +109,18 @@ mod tests {
         assert!((histogram.sum() - 8.0).abs() < 1e-12);
         histogram.add((&[0, 0, 0], 0.0), (&[2, 2, 4], 8.0));
         assert_eq!(histogram.counts(), [2, 2, 4], "a process that began anew");
+    }
+
+    #[test]
+    fn what_cannot_be_true_is_not_added() {
+        let mut histogram = Histogram::new(&[1.0]);
+        histogram.add((&[2, 1], 5.0), (&[], 0.0));
+        for (counts, sum) in [([u64::MAX, 1], f64::INFINITY), ([2, 1], f64::NAN)] {
+            histogram.add((&counts, sum), (&[2, 1], 5.0));
+            histogram.add((&[2, 1], 5.0), (&counts, sum));
+        }
+        assert_eq!(histogram.counts(), [2, 1]);
+        assert!((histogram.sum() - 5.0).abs() < 1e-12);
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Speculator {
         }
     }
 
-    /// Notes whether a question to a candidate `has` an answer from draft memory, if it reads that.
+    /// Notes a question to draft memory, if the candidate reads it, and whether that `has` offered anything.
     fn note_lookup(&mut self, candidate: &Candidate<'_>, has: bool) {
         if candidate.drafting.reads_memory() {
             self.totals.memory_lookups += 1;

@@ -47,9 +47,8 @@ impl Speculator {
         Some(PlainStep {
             open: OpenStep {
                 step,
-                num_asked: 0,
                 plain_ms: self.costs.milliseconds(base.trees),
-                has_probed: false,
+                ..OpenStep::default()
             },
             // One that computes prompts says nothing.
             trial: (is_trial && chunk.rows == 0).then_some(trial),

@@ -54,6 +54,9 @@ pub(super) struct Totals {
     pub(super) draft_calls: u64,
     pub(super) memory_lookups: u64,
     pub(super) memory_hits: u64,
+    /// Of all steps, those that asked nobody included.
+    drafting_s: f64,
+    /// Of steps that asked somebody.
     draft_times: Histogram,
     tree_nodes: Histogram,
 }
@@ -66,6 +69,7 @@ impl Default for Totals {
             draft_calls: 0,
             memory_lookups: 0,
             memory_hits: 0,
+            drafting_s: 0.0,
             draft_times: Histogram::new(DRAFT_SECONDS),
             tree_nodes: Histogram::new(TREE_NODES),
         }
@@ -73,9 +77,17 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Notes seconds that drafting took between two forwards.
-    pub(super) fn note_drafting(&mut self, passed_s: f64) {
-        self.draft_times.observe(passed_s);
+    /// Notes seconds that drafting took of the `open` step.
+    pub(super) fn note_drafting(&mut self, open: &mut OpenStep, passed_s: f64) {
+        self.drafting_s += passed_s;
+        open.drafting_s += passed_s;
+    }
+
+    /// Notes the step that ended.
+    fn end_step(&mut self, open: &OpenStep) {
+        if open.num_asked > 0 {
+            self.draft_times.observe(open.drafting_s);
+        }
     }
 }
 
@@ -84,6 +96,8 @@ impl Totals {
 pub(super) struct OpenStep {
     pub(super) step: u64,
     pub(super) num_asked: usize,
+    /// What drafting took of it between forwards.
+    pub(super) drafting_s: f64,
     /// Expected milliseconds of its decoding without drafts.
     pub(super) plain_ms: f64,
     /// Whether a drafter of the runner's was tried on one request while all rest.
@@ -184,9 +198,8 @@ impl Speculator {
         let began_s = clock.now_s();
         self.open = OpenStep {
             step,
-            num_asked: 0,
             plain_ms: self.costs.milliseconds(base.trees),
-            has_probed: false,
+            ..OpenStep::default()
         };
         self.asking
             .begin_step(self.costs.milliseconds(base.whole()));
@@ -199,7 +212,7 @@ impl Speculator {
         }
         let offers = self.ask(&question, candidates, clock);
         let drafted_s = clock.now_s() - began_s;
-        self.totals.note_drafting(drafted_s);
+        self.totals.note_drafting(&mut self.open, drafted_s);
         let asked_ms = self.asking.step_ms(self.open.num_asked, drafted_s * 1e3);
         Round {
             base,
@@ -310,6 +323,7 @@ impl Speculator {
     /// Takes what a step emitted, and its time, for evidence of what drafts gain.
     pub(crate) fn end_step(&mut self, ended: &EndedStep) {
         self.tiers.end_step();
+        self.totals.end_step(&self.open);
         let is_offered = ended.trial == Some(Trial::Offered);
         (self.drafters).end_step(
             is_offered,
@@ -347,7 +361,7 @@ impl Speculator {
         load.drafted_tokens = self.totals.drafted_tokens;
         load.accepted_tokens = self.totals.accepted_tokens;
         load.draft_calls = self.totals.draft_calls;
-        load.draft_seconds = self.totals.draft_times.sum();
+        load.draft_seconds = self.totals.drafting_s;
         load.draft_times = self.totals.draft_times;
         load.tree_nodes = self.totals.tree_nodes;
         load.memory_lookups = self.totals.memory_lookups;

@@ -126,7 +126,7 @@ mod tests {
                     # TYPE spectrie_spec_drafts counter\n\
                     spectrie_spec_drafts_total{model=\"m\"} 4\n\
                     spectrie_ttft_seconds_bucket{le=\"0.1\",model=\"m\"} 2\n\
-                    spectrie_spec_draft_seconds_total{model=\"m\"} 4\n\
+                    spectrie_spec_learn_seconds_total{model=\"m\"} 4\n\
                     # EOF\n";
         let all = with_vllm_names(text);
         let more = all.strip_prefix(text.strip_suffix(END).unwrap()).unwrap();

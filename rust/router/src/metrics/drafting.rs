@@ -9,6 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use spectrie_proto::worker_v1::Load;
 use spectrie_types::DropReason;
+use spectrie_types::histogram::growth;
 
 use super::drafters::Drafters;
 use super::labels::{
@@ -181,8 +182,9 @@ impl Drafting {
                 before.learn_seconds,
             ),
         ] {
-            let more = (now - before).max(0.0);
-            family.get_or_create(&model_label).inc_by(more);
+            family
+                .get_or_create(&model_label)
+                .inc_by(growth(now, before));
         }
         for (reason, &now) in DropReason::ALL.into_iter().zip(&load.dropped_tokens) {
             let before = before.dropped_tokens.get(reason.index()).copied();
@@ -203,7 +205,7 @@ impl Drafting {
                 .inc_by(bin.trials.saturating_sub(before.trials));
             self.bin_expected
                 .get_or_create(&labels)
-                .inc_by((bin.expected - before.expected).max(0.0));
+                .inc_by(growth(bin.expected, before.expected));
             self.bin_accepted
                 .get_or_create(&labels)
                 .inc_by(bin.accepted.saturating_sub(before.accepted));

@@ -88,7 +88,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ),
     (
         "draft_seconds",
-        "Time that drafting took between two forwards",
+        "What drafting took of a step that asked requests for drafts",
     ),
     (
         "tree_nodes",
@@ -98,7 +98,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ("trie_inserts", "Tokens inserted in draft memory"),
     (
         "trie_lookups",
-        "Questions to draft memory for drafts, by result: hit, or miss where it had nothing that the request's own text has not",
+        "Questions to draft memory for drafts, by result: hit, or miss where it offered nothing beyond the request's own text",
     ),
     ("trie_tokens", "Tokens of text in draft memory"),
     ("trie_evicted_tokens", "Tokens evicted from draft memory"),

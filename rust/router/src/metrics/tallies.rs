@@ -19,7 +19,7 @@ use crate::sync::lock;
 #[derive(Clone, Debug)]
 struct Tally(Arc<Mutex<Histogram>>);
 
-/// One of such bounds.
+/// Makes tallies with these bounds.
 #[derive(Clone, Copy, Debug)]
 struct Bounds(&'static [f64]);
 

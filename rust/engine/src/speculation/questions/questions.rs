@@ -329,7 +329,7 @@ impl Speculator {
             clock.drafted(candidate.drafting.visits());
             round.offers[index] = round.question.offer(index, candidate, terms, tree);
             let passed_s = clock.now_s() - began_s;
-            self.totals.note_drafting(passed_s);
+            self.totals.note_drafting(&mut self.open, passed_s);
             let draft_ms = self.asking.step_ms(1, passed_s * 1e3);
             took_ms[index] += draft_ms;
             drafted_ms += draft_ms;

@@ -49,6 +49,18 @@ fn draft(speculator: &mut Speculator, step: u64) -> (usize, Option<Trial>) {
     (drafts.offers[0].num_bought(), drafts.trial)
 }
 
+fn ended() -> EndedStep {
+    EndedStep {
+        trial: Some(Trial::Offered),
+        num_requests: 1,
+        num_rows: 1,
+        num_tokens: 2,
+        milliseconds: 5.0,
+        upkeep_ms: 1.0,
+        feedback_ms: 0.5,
+    }
+}
+
 #[test]
 fn as_much_is_bought_as_the_costs_justify() {
     let (bought, trial) = draft(&mut speculator(&[10.0, 10.1], 0), 1);
@@ -62,16 +74,24 @@ fn as_much_is_bought_as_the_costs_justify() {
 fn holdout_steps_draft_nothing_and_say_so() {
     let mut speculator = speculator(&[10.0, 10.1], 1);
     assert_eq!(draft(&mut speculator, 1), (0, Some(Trial::Holdout)));
+    speculator.end_step(&EndedStep {
+        trial: Some(Trial::Holdout),
+        ..ended()
+    });
     let mut load = Load::default();
     speculator.report(&mut load);
     assert_eq!(load.draft_calls, 0, "nobody was asked");
+    assert_eq!(load.draft_times.counts().iter().sum::<u64>(), 0);
+    assert!(load.draft_seconds > 0.0, "what it took counts all the same");
 }
 
 #[test]
 fn drafting_is_timed_by_the_clock_that_is_passed_in() {
     let mut speculator = speculator(&[10.0, 10.1], 0);
-    draft(&mut speculator, 1);
-    draft(&mut speculator, 2);
+    for step in 1..=2 {
+        draft(&mut speculator, step);
+        speculator.end_step(&ended());
+    }
     let mut load = Load::default();
     speculator.report(&mut load);
     assert_eq!(load.draft_calls, 2);
@@ -92,13 +112,8 @@ fn what_became_of_a_tree_and_a_step_is_reported() {
     assert!(tree.num_nodes() > 0);
     speculator.note_tree(&mut drafting, &tree, &[1], Some(1), false);
     speculator.end_step(&EndedStep {
-        trial: Some(Trial::Offered),
-        num_requests: 1,
         num_rows: 1 + tree.num_nodes(),
-        num_tokens: 2,
-        milliseconds: 5.0,
-        upkeep_ms: 1.0,
-        feedback_ms: 0.5,
+        ..ended()
     });
     let mut load = Load::default();
     speculator.report(&mut load);
