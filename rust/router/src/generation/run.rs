@@ -107,7 +107,7 @@ impl Run {
             tracked,
             call,
         } = parts;
-        call.asks_for(&resolved.model.name);
+        call.is_of(&resolved.model.name);
         let model_metrics = shared.metrics.of_model(&resolved.model.name);
         if let Some(sharing) = &sharing {
             mailbox.is_of(sharing.origin());

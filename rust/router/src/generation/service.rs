@@ -181,6 +181,9 @@ impl Generation {
         }
         caller.check_priority(request.priority.unwrap_or(0))?;
         let known = shared.registry.find(request.model.as_deref()).ok();
+        if let Some((model, _)) = &known {
+            caller.call.is_of(&model.name);
+        }
         let vocabulary_size = known.as_ref().map(|(model, _)| model.vocabulary_size);
         check(&request, vocabulary_size)?;
         self.check_draining()?;

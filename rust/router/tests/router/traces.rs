@@ -5,7 +5,8 @@ use spectrie_proto::worker_v1::Start;
 use spectrie_proto::worker_v1::router_message::Message;
 use spectrie_router::app::{self, Bound};
 use spectrie_router::{RouterConfig, Shutdown};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::StreamExt as _;
 use tonic::Request;
 
@@ -335,12 +336,23 @@ async fn times_of_all_calls_are_sent_as_histograms() {
     let mut unknown = named("three", None);
     unknown.get_mut().model = Some("unknown".into());
     within(client.generate(unknown)).await.unwrap_err();
+    let http = router.bound.http.clone().unwrap();
+    let mut connection = TcpStream::connect(http).await.unwrap();
+    let bad = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer sesame\r\n\
+               connection: close\r\ncontent-type: application/json\r\ncontent-length: 1\r\n\r\n{";
+    connection.write_all(bad.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    within(connection.read_to_string(&mut answer))
+        .await
+        .unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     router.shutdown.request();
     router.ended().await;
     let all = collector.last_times();
-    let of = |name: &str, model: &str| {
-        let is_it =
-            |one: &&Times| one.name == name && one.attributes["gen_ai.request.model"] == model;
+    let of = |name: &str, key: &str, value: &str| {
+        let is_it = |one: &&Times| {
+            one.name == name && one.attributes.get(key).is_some_and(|it| it == value)
+        };
         all.iter().find(is_it).cloned()
     };
     for name in [
@@ -348,7 +360,8 @@ async fn times_of_all_calls_are_sent_as_histograms() {
         "gen_ai.server.time_to_first_token",
         "gen_ai.server.time_per_output_token",
     ] {
-        let times = of(name, "fake").unwrap_or_else(|| panic!("no {name} in {all:?}"));
+        let times = of(name, "gen_ai.request.model", "fake")
+            .unwrap_or_else(|| panic!("no {name} in {all:?}"));
         assert_eq!(times.count, 2, "{times:?}");
         assert_eq!(times.counts.iter().sum::<u64>(), 2);
         assert_eq!(times.counts.len(), times.bounds.len() + 1);
@@ -356,10 +369,16 @@ async fn times_of_all_calls_are_sent_as_histograms() {
         assert_eq!(times.attributes["gen_ai.operation.name"], "text_completion");
         assert!(!times.attributes.contains_key("error.type"));
     }
-    let refused = of("gen_ai.server.request.duration", "unknown").unwrap();
-    assert_eq!(refused.count, 1);
-    assert!(refused.attributes.contains_key("error.type"), "{refused:?}");
-    assert!(of("gen_ai.server.time_to_first_token", "unknown").is_none());
+    for reason in ["MODEL_NOT_FOUND", "_OTHER"] {
+        let refused = of("gen_ai.server.request.duration", "error.type", reason);
+        let refused = refused.unwrap_or_else(|| panic!("no {reason} in {all:?}"));
+        assert_eq!(refused.count, 1);
+        // Clients could fill a collector with names that they make up.
+        let named = refused.attributes.contains_key("gen_ai.request.model");
+        assert!(!named, "{refused:?}");
+        let first = of("gen_ai.server.time_to_first_token", "error.type", reason);
+        assert!(first.is_none(), "{first:?}");
+    }
     let text = format!("{all:?}");
     assert!(!text.contains(SECRET) && !text.contains("sesame"), "{text}");
 }

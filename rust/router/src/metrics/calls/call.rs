@@ -80,6 +80,14 @@ impl Call {
         self.note(|facts| facts.model = Some(shown(model)));
     }
 
+    /// A served model computes it.
+    pub(crate) fn is_of(&self, model: &str) {
+        self.note(|facts| {
+            facts.model = Some(shown(model));
+            facts.is_served = true;
+        });
+    }
+
     /// A prompt of it was dispatched: `choices` answers of it are sent to `workers`.
     pub(crate) fn dispatched<'a>(
         &self,

@@ -40,6 +40,8 @@ pub(super) struct Facts {
     pub(super) x_request_id: Option<String>,
     pub(super) tenant: Option<String>,
     pub(super) model: Option<String>,
+    /// Whether a served model has that name.
+    pub(super) is_served: bool,
     pub(super) status: Option<String>,
     finishes: BTreeSet<&'static str>,
     /// The first failure.
@@ -146,6 +148,7 @@ impl Noted {
             accepted_by_source: facts.accepted.clone(),
             workers: facts.workers.clone(),
             attempts: facts.attempts,
+            is_served: facts.is_served,
             finishes,
             failure: facts.failure,
         }

@@ -59,6 +59,9 @@ pub(crate) struct Report {
     pub(crate) workers: Vec<String>,
     /// How often the choice that was sent most often was sent to a worker.
     pub(crate) attempts: u32,
+    /// Whether its model is one that is served.
+    #[serde(skip)]
+    pub(crate) is_served: bool,
     /// How choices ended that ended well.
     #[serde(skip)]
     pub(crate) finishes: Vec<&'static str>,
@@ -79,21 +82,36 @@ impl Report {
         }
     }
 
+    /// Its `error.type`: why it failed, `_OTHER` where its status alone says that it did.
+    pub(super) fn error_type(&self) -> Option<&'static str> {
+        let is_error = |status: &str| match status.parse::<u16>() {
+            Ok(code) => code >= 400,
+            Err(_) => status != "Ok",
+        };
+        let is_other = self.status.as_deref().is_some_and(is_error);
+        self.failure.or(is_other.then_some("_OTHER"))
+    }
+
     /// Its times, of a call that generates.
     pub(super) fn measured(&self) -> Option<Measured> {
         let (request_s, first_token_s) = (self.total_ms * 1e-3, self.ttft_ms.map(|ms| ms * 1e-3));
+        let failure = self.error_type();
         // Choices are computed side by side.
         let more = self.completion_tokens as f64 / f64::from(self.choices.max(1)) - 1.0;
         let decode_s = first_token_s.map(|first_s| (request_s - first_s).max(0.0));
-        let ended_well = self.failure.is_none() && !self.finishes.is_empty();
+        let has_ended_well = failure.is_none() && !self.finishes.is_empty();
+        // What one that goes on with a stream is sent first was computed for another call.
+        let is_timed = has_ended_well && !matches!(self.route, "/v1/streams" | "ResumeStream");
+        // Clients may name what no one serves, and would fill a collector with it.
+        let model = self.model.as_ref().filter(|_| self.is_served);
         Some(Measured {
             operation: self.operation()?,
-            model: self.model.clone(),
-            failure: self.failure,
+            model: model.cloned(),
+            failure,
             request_s,
-            first_token_s,
+            first_token_s: first_token_s.filter(|_| is_timed),
             per_token_s: decode_s
-                .filter(|_| ended_well && more > 0.0)
+                .filter(|_| is_timed && more > 0.0)
                 .map(|decode_s| decode_s / more),
         })
     }

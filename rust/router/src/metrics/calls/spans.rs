@@ -113,7 +113,8 @@ impl Times<'_> {
             }
         }
         attributes.text("spectrie.tenant", report.tenant.as_deref());
-        attributes.text("error.type", report.failure);
+        let failure = report.error_type();
+        attributes.text("error.type", failure);
         let (parent_span_id, elsewhere) = match parent {
             Some(parent) => (parent.to_vec(), IS_REMOTE),
             None => (Vec::new(), 0),
@@ -124,7 +125,7 @@ impl Times<'_> {
             kind: Kind::Server.into(),
             attributes: attributes.all(),
             events: self.failovers(),
-            status: report.failure.map(Failure::new),
+            status: failure.map(Failure::new),
             flags: part.flags | elsewhere,
             ..part
         }

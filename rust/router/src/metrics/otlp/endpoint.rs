@@ -56,7 +56,11 @@ impl Endpoint {
             return Err(refuse());
         }
         let base = uri.path().trim_end_matches('/');
-        let base = base.strip_suffix(TRACES).unwrap_or(base);
+        let own = [TRACES, METRICS].iter();
+        let base = own
+            .filter_map(|own| base.strip_suffix(own))
+            .next()
+            .unwrap_or(base);
         Ok(Self {
             host: host.trim_matches(['[', ']']).to_owned(),
             port,
@@ -64,6 +68,12 @@ impl Endpoint {
             metrics: format!("{base}{METRICS}"),
             is_tls,
         })
+    }
+
+    /// Where metrics are posted, in full.
+    pub(super) fn of_metrics(&self) -> String {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority(), self.metrics)
     }
 
     /// `HOST:PORT`.
@@ -96,14 +106,14 @@ mod tests {
             ("https://host:443/otlp", "https://host:443/otlp/v1/traces"),
             ("http://[::1]:4318", "http://[::1]:4318/v1/traces"),
             ("http://host/v1/traces", "http://host:4318/v1/traces"),
+            ("http://host/v1/metrics", "http://host:4318/v1/traces"),
         ] {
             let endpoint = Endpoint::parse(given).unwrap();
             assert_eq!(endpoint.to_string(), shown);
             assert!(shown.ends_with(&endpoint.traces));
-            assert_eq!(
-                endpoint.metrics,
-                endpoint.traces.replace("traces", "metrics")
-            );
+            let metrics = shown.replace("traces", "metrics");
+            assert_eq!(endpoint.of_metrics(), metrics);
+            assert!(metrics.ends_with(&endpoint.metrics));
         }
     }
 

@@ -26,7 +26,7 @@ const MAX_BATCH: usize = 1 << 12;
 const GATHERING: Duration = Duration::from_secs(1);
 /// The same once the router has closed: calls end a little after their last token.
 const LAST_GATHERING: Duration = Duration::from_millis(200);
-/// How often the times of calls are sent: they are totals, so that one that is lost loses nothing.
+/// How often the times of calls are sent: they are totals, so that nothing is lost with one.
 const MEASURES_EVERY: Duration = Duration::from_secs(60);
 /// Pauses between attempts to send a batch.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
@@ -49,6 +49,7 @@ pub(crate) struct Sending {
     counts: OtlpMetrics,
     collector: Collector,
     shown: String,
+    metrics_shown: String,
     /// Tells this router's spans from those of others.
     instance: String,
     /// Whether the last batch was dropped.
@@ -81,6 +82,7 @@ impl Exporter {
             measures,
             counts,
             shown: endpoint.to_string(),
+            metrics_shown: endpoint.of_metrics(),
             instance: uuid::Uuid::new_v4().to_string(),
             collector: Collector::new(endpoint)?,
             is_failing: false,
@@ -117,7 +119,7 @@ impl Sending {
             let first = tokio::select! {
                 first = self.queue.recv() => first,
                 _ = turns.tick() => {
-                    self.send_measures().await;
+                    closing.run_until_cancelled(self.send_measures()).await;
                     continue;
                 }
                 () = closing.cancelled() => break,
@@ -133,7 +135,7 @@ impl Sending {
             }
             self.send(batch, closing).await;
         }
-        if !self.is_failing {
+        if !self.refuses_measures {
             self.send_measures().await;
         }
     }
@@ -146,9 +148,15 @@ impl Sending {
         let bytes = bytes::Bytes::from(request.encode_to_vec());
         let trouble = self.collector.post_metrics(bytes).await.err();
         let had_refused = std::mem::replace(&mut self.refuses_measures, trouble.is_some());
-        if let Some(reason) = trouble.filter(|_| !had_refused) {
-            tracing::warn!(collector = %self.shown, %reason,
-                "the collector takes no metrics: they are offered to it each minute");
+        match trouble {
+            None if had_refused => {
+                tracing::info!(collector = %self.metrics_shown, "the collector takes metrics again");
+            }
+            Some(reason) if !had_refused => {
+                tracing::warn!(collector = %self.metrics_shown, %reason,
+                    "the collector takes no metrics: they are offered to it each minute");
+            }
+            _ => {}
         }
     }
 
@@ -273,6 +281,8 @@ fn scope() -> Scope {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncBufReadExt as _;
+
     use super::*;
     use crate::metrics::Metrics;
 
@@ -299,6 +309,69 @@ mod tests {
         exporter.offer(vec![Span::default()]);
         let text = metrics.encode().1;
         assert!(text.contains("{reason=\"closed\"} 1"), "{text}");
+    }
+
+    /// The first line of what comes next.
+    async fn posted(collector: &tokio::net::TcpListener) -> String {
+        let reading = async {
+            let (stream, _) = collector.accept().await.unwrap();
+            let mut line = String::new();
+            let mut stream = tokio::io::BufReader::new(stream);
+            stream.read_line(&mut line).await.unwrap();
+            line
+        };
+        let patience = Duration::from_secs(20);
+        tokio::time::timeout(patience, reading).await.unwrap()
+    }
+
+    fn call() -> Measured {
+        Measured {
+            operation: "chat",
+            model: None,
+            failure: None,
+            request_s: 1.0,
+            first_token_s: None,
+            per_token_s: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn times_of_calls_are_sent_each_minute() {
+        let collector = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", collector.local_addr().unwrap());
+        let endpoint = Endpoint::parse(&address).unwrap();
+        let metrics = Metrics::new();
+        let (exporter, mut sending) = Exporter::new(endpoint, metrics.otlp.clone()).unwrap();
+        exporter.measure(call());
+        let closing = CancellationToken::new();
+        let closes = closing.clone();
+        let ended = tokio::spawn(async move { sending.run(&closes).await });
+        tokio::task::yield_now().await;
+        for _ in 0..2 {
+            tokio::time::pause();
+            tokio::time::advance(MEASURES_EVERY).await;
+            tokio::time::resume();
+            let line = posted(&collector).await;
+            assert!(line.starts_with("POST /v1/metrics "), "{line}");
+        }
+        closing.cancel();
+        ended.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn times_of_calls_are_sent_at_the_end_though_traces_were_not_taken() {
+        let collector = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", collector.local_addr().unwrap());
+        let endpoint = Endpoint::parse(&address).unwrap();
+        let metrics = Metrics::new();
+        let (exporter, mut sending) = Exporter::new(endpoint, metrics.otlp.clone()).unwrap();
+        sending.is_failing = true;
+        exporter.measure(call());
+        let closing = CancellationToken::new();
+        closing.cancel();
+        let (line, ()) = tokio::join!(posted(&collector), sending.run(&closing));
+        assert!(line.starts_with("POST /v1/metrics "), "{line}");
+        assert!(sending.refuses_measures, "nothing was answered");
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use super::messages::{
 };
 use crate::sync::{lock, unix_time};
 
-/// Most combinations of attributes: clients name models and choose routes. Later ones name no model.
+/// Most combinations of attributes: models come and go. Later ones name no model.
 const MAX_SERIES: usize = 256;
 
 const REQUEST_SECONDS: &[f64] = &[
@@ -30,7 +30,7 @@ const TOKEN_SECONDS: &[f64] = &[
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) operation: &'static str,
-    /// As its client named it.
+    /// One that is served.
     pub(crate) model: Option<String>,
     /// Why it failed, if it did.
     pub(crate) failure: Option<&'static str>,
@@ -104,44 +104,49 @@ impl Measures {
     ) -> Option<ExportMetricsServiceRequest> {
         let all = lock(&self.series).clone();
         let now = unix_ns();
-        let metric = |name: &str, about: &str, part: fn(&Series) -> &Histogram| {
-            let points = all.iter().filter_map(|(key, series)| {
-                let histogram = part(series);
-                let count = histogram.counts().iter().sum();
-                (count > 0).then(|| DistributionPoint {
-                    start_time_unix_nano: self.began_unix_ns,
-                    time_unix_nano: now,
-                    count,
-                    sum: Some(histogram.sum()),
-                    bucket_counts: histogram.counts().to_vec(),
-                    explicit_bounds: histogram.bounds().to_vec(),
-                    attributes: attributes(key).all(),
+        let metric = |(name, about, part): (&str, &str, fn(&Series) -> &Histogram)| {
+            let points: Vec<_> = all
+                .iter()
+                .filter_map(|(key, series)| {
+                    let histogram = part(series);
+                    let count = histogram.counts().iter().sum();
+                    (count > 0).then(|| DistributionPoint {
+                        start_time_unix_nano: self.began_unix_ns,
+                        time_unix_nano: now,
+                        count,
+                        sum: Some(histogram.sum()),
+                        bucket_counts: histogram.counts().to_vec(),
+                        explicit_bounds: histogram.bounds().to_vec(),
+                        attributes: attributes(key).all(),
+                    })
                 })
-            });
-            Metric {
+                .collect();
+            // One without a point says nothing.
+            (!points.is_empty()).then(|| Metric {
                 name: name.into(),
                 description: about.into(),
                 unit: "s".into(),
-                histogram: Some(Distribution::of_totals(points.collect())),
-            }
+                histogram: Some(Distribution::of_totals(points)),
+            })
         };
-        let metrics = vec![
-            metric(
+        let kinds: [(&str, &str, fn(&Series) -> &Histogram); 3] = [
+            (
                 "gen_ai.server.request.duration",
                 "Time from a request's arrival to the last byte of its answer",
                 |series| &series.request,
             ),
-            metric(
+            (
                 "gen_ai.server.time_to_first_token",
                 "Time from a request's arrival to its first token",
                 |series| &series.first_token,
             ),
-            metric(
+            (
                 "gen_ai.server.time_per_output_token",
                 "Time for each token after the first, of requests that ended well",
                 |series| &series.per_token,
             ),
         ];
+        let metrics = kinds.into_iter().filter_map(metric).collect();
         (!all.is_empty()).then(|| ExportMetricsServiceRequest {
             resource_metrics: vec![ResourceMetrics {
                 resource: Some(resource),
@@ -208,7 +213,7 @@ mod tests {
         );
         assert_eq!(points[1][0].bucket_counts[1], 2);
         assert_eq!(points[1][0].count, 2);
-        assert!(points[2].is_empty(), "no call had a second token");
+        assert_eq!(points.len(), 2, "no call had a second token");
         for point in points.iter().flatten() {
             assert_eq!(point.bucket_counts.len(), point.explicit_bounds.len() + 1);
         }

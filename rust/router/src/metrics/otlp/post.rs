@@ -22,8 +22,10 @@ use tokio_util::task::AbortOnDropHandle;
 use super::endpoint::Endpoint;
 use crate::error::RouterError;
 
-/// How long a collector may take for a batch.
+/// How long a collector may take for a batch of spans.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same for metrics: spans wait meanwhile, and the next metrics hold these too.
+const METRICS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why a collector did not take a batch.
 #[derive(Debug, Error)]
@@ -38,8 +40,8 @@ pub(super) enum Trouble {
     Unreachable(#[from] io::Error),
     #[error("it does not answer as HTTP does: {0}")]
     Broken(#[from] hyper::Error),
-    #[error("it took longer than {} s", PATIENCE.as_secs())]
-    Slow,
+    #[error("it took longer than {} s", .0.as_secs())]
+    Slow(Duration),
     #[error("its name is none that a certificate can prove")]
     Unnamed,
 }
@@ -61,17 +63,18 @@ impl Collector {
 
     /// Posts an encoded batch of spans.
     pub(super) async fn post(&self, spans: Bytes) -> Result<(), Trouble> {
-        self.post_to(&self.endpoint.traces, spans).await
+        self.post_to(&self.endpoint.traces, spans, PATIENCE).await
     }
 
     /// Posts encoded metrics.
     pub(super) async fn post_metrics(&self, metrics: Bytes) -> Result<(), Trouble> {
-        self.post_to(&self.endpoint.metrics, metrics).await
+        let path = &self.endpoint.metrics;
+        self.post_to(path, metrics, METRICS_PATIENCE).await
     }
 
-    async fn post_to(&self, path: &str, batch: Bytes) -> Result<(), Trouble> {
-        let posted = timeout(PATIENCE, self.connect_and_post(path, batch)).await;
-        posted.unwrap_or(Err(Trouble::Slow))
+    async fn post_to(&self, path: &str, batch: Bytes, patience: Duration) -> Result<(), Trouble> {
+        let posted = timeout(patience, self.connect_and_post(path, batch)).await;
+        posted.unwrap_or(Err(Trouble::Slow(patience)))
     }
 
     async fn connect_and_post(&self, path: &str, batch: Bytes) -> Result<(), Trouble> {
