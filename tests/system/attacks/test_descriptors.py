@@ -22,7 +22,7 @@ from tests.http.scripted_worker import MODEL, ScriptedWorker
 from tests.http.server import router
 from tests.waiting import wait_until
 
-NUM_FILES, NUM_IDLE = 256, 10_000
+NUM_FILES, MOST_IDLE, LEAST_IDLE = 256, 10_000, 1_000
 MAX_GROWTH = 64 << 20
 """Bytes that the router may take for all of them."""
 
@@ -32,20 +32,20 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def room_for_connections() -> Iterator[None]:
-    """Files of this process for one end of each idle connection."""
+def num_idle() -> Iterator[int]:
+    """Idle connections for whose one end this process has files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = NUM_IDLE + 200
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        pytest.skip(f"this process may have {hard} open files, and needs {needed}")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
-    yield
+    is_limited = hard != resource.RLIM_INFINITY
+    idle = min(MOST_IDLE, hard - 200) if is_limited else MOST_IDLE
+    if idle < LEAST_IDLE:
+        pytest.skip(f"this process may have {hard} open files, and needs {LEAST_IDLE + 200}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, idle + 200), hard))
+    yield idle
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.usefixtures("room_for_connections")
-def test_ten_thousand_idle_connections_shut_nobody_out(tmp_path: Path) -> None:
-    """Forty times as many as descriptors, over both addresses."""
+def test_ten_thousand_idle_connections_shut_nobody_out(tmp_path: Path, num_idle: int) -> None:
+    """Forty times as many as descriptors, over both addresses; fewer where this process may not have them."""
     limited = ("prlimit", f"--nofile={NUM_FILES}")
     log = tmp_path / "log"
     with (
@@ -61,12 +61,12 @@ def test_ten_thousand_idle_connections_shut_nobody_out(tmp_path: Path) -> None:
         )
         before = memory_bytes(int(facts["pid"]))
         answers = 0
-        for index in range(NUM_IDLE):
+        for index in range(num_idle):
             host, _, port = facts[("http", "grpc")[index % 2]].rpartition(":")
             idle.enter_context(socket.create_connection((host, int(port)), timeout=30))
-            if index % (NUM_IDLE // 20) == 0:
+            if index % (num_idle // 20) == 0:
                 answers += httpx.get(f"{url}/healthz", timeout=30).status_code == 200
-        assert answers == 20
+        assert answers >= 20
         for _ in range(10):
             assert httpx.get(f"{url}/healthz", timeout=30).status_code == 200
             with grpc.insecure_channel(facts["grpc"]) as channel:

@@ -235,6 +235,7 @@ class Losses:
         self.pair = [second, again]
 
 
+@pytest.mark.model
 @pytest.mark.timeout(600)
 def test_streams_outlive_their_server(
     really_served: Callable[[], Served], redis: RedisServer
@@ -247,6 +248,7 @@ def test_streams_outlive_their_server(
 
 
 @pytest.mark.deep
+@pytest.mark.model
 @pytest.mark.timeout(3600)
 def test_streams_outlive_one_server_after_another(
     served: Callable[[], Served], really_served: Callable[[], Served], redis: RedisServer
