@@ -13,6 +13,10 @@ use tonic::transport::server::Connected;
 
 use super::places::Place;
 
+/// Bytes that a connection reads before all others have a turn: each may be worth a call of its own, and
+/// tokio's budget counts reads, of any size.
+const TURN_BYTES: usize = 16 << 10;
+
 /// What a peer must say first, and soon, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speaks {
@@ -35,6 +39,8 @@ pub(crate) struct Connection {
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Until the peer has said enough: bytes that are still awaited, and for how long.
     awaited: Option<(usize, Pin<Box<Sleep>>)>,
+    /// Bytes read since it last waited or let others go first.
+    turn_bytes: usize,
 }
 
 impl Connection {
@@ -52,6 +58,7 @@ impl Connection {
             place,
             speaks,
             awaited: Some((speaks as usize, Box::pin(sleep(silence)))),
+            turn_bytes: 0,
         }
     }
 
@@ -96,10 +103,20 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check(context)?;
+        if self.turn_bytes >= TURN_BYTES {
+            self.turn_bytes = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.bytes).poll_read(context, buffer);
+        let num_bytes = buffer.filled().len() - before;
+        match &polled {
+            Poll::Pending => self.turn_bytes = 0,
+            Poll::Ready(_) => self.turn_bytes += num_bytes,
+        }
         if let (Poll::Ready(Ok(())), Some((left, _))) = (&polled, &mut self.awaited) {
-            *left = left.saturating_sub(buffer.filled().len() - before);
+            *left = left.saturating_sub(num_bytes);
             if *left == 0 {
                 self.awaited = None;
             }
@@ -138,5 +155,62 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.bytes).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::super::places::Places;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_always_has_more_lets_others_go_first() {
+        const SENT: usize = 10 * TURN_BYTES;
+        let (mut peer, own) = tokio::io::duplex(SENT);
+        peer.write_all(&vec![0; SENT]).await.unwrap();
+        let silence = Duration::from_secs(60);
+        let place = Places::new(1, 0, silence).take().unwrap();
+        let mut connection = Connection::new(Box::new(own), place, Speaks::Http2, silence);
+        let mut turns = Vec::new();
+        while turns.iter().sum::<usize>() < SENT && turns.len() < 100 {
+            let turn = poll_fn(|context| {
+                let mut turn = 0;
+                loop {
+                    let mut bytes = [0; 1000];
+                    let mut buffer = ReadBuf::new(&mut bytes);
+                    match Pin::new(&mut connection).poll_read(context, &mut buffer) {
+                        Poll::Ready(read) => read.unwrap(),
+                        Poll::Pending => return Poll::Ready(turn),
+                    }
+                    turn += buffer.filled().len();
+                }
+            });
+            turns.push(turn.await);
+            // tokio bounds what a task reads in one poll, too.
+            tokio::task::yield_now().await;
+        }
+        assert!(turns.len() >= 9, "{turns:?}");
+        assert!(turns.iter().all(|turn| *turn < TURN_BYTES + 1000));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_let_others_go_first_goes_on_by_itself() {
+        let (mut peer, own) = tokio::io::duplex(1 << 20);
+        peer.write_all(&vec![7; 1 << 20]).await.unwrap();
+        drop(peer);
+        let silence = Duration::from_secs(60);
+        let place = Places::new(1, 0, silence).take().unwrap();
+        let mut connection = Connection::new(Box::new(own), place, Speaks::Http1, silence);
+        let mut all = Vec::new();
+        let reading = tokio::io::AsyncReadExt::read_to_end(&mut connection, &mut all);
+        tokio::time::timeout(silence, reading)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(all.len(), 1 << 20);
     }
 }
