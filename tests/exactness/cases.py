@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,10 +104,10 @@ def cases() -> list[Case]:
     ]
 
 
-def share(part: int, num_parts: int) -> list[Case]:
-    """A part of all cases that has every form; all parts together have every case."""
+def share(part: int, num_parts: int, forms: Collection[str] = tuple(FORMS)) -> list[Case]:
+    """A part of all cases that has each of these forms; all parts together have every case of them."""
     found = []
-    for form in FORMS:
+    for form in forms:
         of_form = [case for case in cases() if case.form == form]
         found += of_form[part % num_parts :: num_parts] or [of_form[part % len(of_form)]]
     return found

@@ -6,7 +6,7 @@ import dataclasses
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from unittest import mock
 from spectrie.engine.options import EngineOptions
 from spectrie.llm import LLM
 from spectrie.types import Completion, TokenLogprobs, Usage
-from tests.exactness.cases import Case, share
+from tests.exactness.cases import FORMS, Case, cases, share
 from tests.exactness.pairwise import cover
 from tests.exactness.runners import (
     AMPLE_PAGES,
@@ -54,6 +54,12 @@ MOST_PARTS = 24
 SOME_PARTS = 7
 FEW_PARTS = 4
 """A combination answers one case in so many, and one of each form at least."""
+
+RANK_FORMS = {
+    1: ("greedy", "seeded", "logprobs"),
+    4: ("penalties", "schema", "regex", "choices"),
+}
+"""What the short form asks of ranks that run so many requests at once; `FULL` asks every form of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,27 +159,42 @@ def _product() -> list[Combination]:
 
 
 def _with_cases(
-    found: Sequence[Combination], num_parts: Callable[[Combination], int]
+    found: Sequence[Combination],
+    num_parts: Callable[[Combination], int],
+    forms: Callable[[Combination], Collection[str]] = lambda one: tuple(FORMS),
 ) -> tuple[tuple[Combination, tuple[Case, ...]], ...]:
-    """A part of the cases for each, and those that run on the same loaded model side by side."""
+    """A part of the cases for each, so that each case is asked; those of one loaded model side by side."""
     parts: defaultdict[int, Iterator[int]] = defaultdict(count)
-    chosen = []
+    chosen: list[tuple[Combination, list[Case]]] = []
     for one in found:
         num = num_parts(one)
-        chosen.append((one, tuple(share(next(parts[num]), num))))
-    return tuple(sorted(chosen, key=lambda pair: (pair[0].tensor_parallel, pair[0].dtype)))
+        chosen.append((one, share(next(parts[num]), num, forms(one))))
+    # Where many run at once on one rank, a case more costs least.
+    _, most = max(chosen, key=lambda pair: (-pair[0].tensor_parallel, len(pair[1])))
+    asked = {case.id for _, of_one in chosen for case in of_one}
+    most += [case for case in cases() if case.id not in asked]
+    chosen.sort(key=lambda pair: (pair[0].tensor_parallel, pair[0].dtype))
+    return tuple((one, tuple(of_one)) for one, of_one in chosen)
 
 
 def _num_parts(one: Combination) -> int:
     """Such that each takes about as long: many at once cost little more than few, and ranks wait for each other."""
-    if one.may_preempt:
-        return SOME_PARTS
     if one.tensor_parallel > 1 or one.concurrency == 1:
         return MOST_PARTS
+    if one.may_preempt:
+        return SOME_PARTS
     return FEW_PARTS if one.concurrency >= 32 else SOME_PARTS
 
 
-COVERING = _with_cases(_covering(), _num_parts)
+def _forms(one: Combination) -> Collection[str]:
+    """On ranks all forms where many requests run at once, else some: there each request adds its own steps.
+
+    Ranks wait for each other more than a hundred times in a step, however few rows it has.
+    """
+    return RANK_FORMS.get(one.concurrency, FORMS) if one.tensor_parallel > 1 else FORMS
+
+
+COVERING = _with_cases(_covering(), _num_parts, _forms)
 """With the references every pair of values of two dimensions, with a part of the cases each."""
 
 SUBMITTED_WITHIN_S = 120.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from tests.exactness.cases import FORMS, cases, share
-from tests.exactness.matrix import COVERING, DIMENSIONS, REFERENCES, Combination
+from tests.exactness.matrix import COVERING, DIMENSIONS, FULL, REFERENCES, Combination
 from tests.exactness.pairwise import cover, pairs_of
 
 
@@ -34,6 +34,16 @@ def test_ci_covers_every_two_values_and_every_case() -> None:
     for values in product(*DIMENSIONS.values()):
         assert pairs_of(dict(zip(DIMENSIONS, values, strict=True))) <= found
     assert {case.id for _, chosen in COVERING for case in chosen} == {c.id for c in cases()}
+
+
+def test_ci_asks_ranks_for_every_form_and_the_full_product_for_all_of_them_in_each_way() -> None:
+    ranks = [pair for pair in COVERING if pair[0].tensor_parallel > 1]
+    in_bulk = [{case.form for case in chosen} for one, chosen in ranks if one.concurrency >= 32]
+    assert len(in_bulk) >= 2
+    assert all(forms == set(FORMS) for forms in in_bulk)
+    assert all(len(chosen) >= 3 for _, chosen in ranks)
+    assert all({case.form for case in chosen} == set(FORMS) for _, chosen in FULL)
+    assert {one for one, _ in ranks} <= set(dict(FULL))
 
 
 def test_every_part_has_every_form() -> None:
