@@ -3,10 +3,11 @@
 use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Handle;
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::Connected;
@@ -16,6 +17,15 @@ use super::places::Place;
 /// Bytes that a connection reads before all others have a turn: each may be worth a call of its own, and
 /// tokio's budget counts reads, of any size.
 const TURN_BYTES: usize = 16 << 10;
+
+/// Tasks that may wait for a thread before connections that send much are read on.
+///
+/// Each call is a task. tokio queues those beyond 256 of a thread behind all others and takes few of them
+/// while the thread has more, so connections that are read on come before the calls that they began: the
+/// queue grows, and with it the wait of everyone who comes to its end.
+const MOST_QUEUED: usize = 256;
+/// How long a connection waits then.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What a peer must say first, and soon, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +51,8 @@ pub(crate) struct Connection {
     awaited: Option<(usize, Pin<Box<Sleep>>)>,
     /// Bytes read since it last waited or let others go first.
     turn_bytes: usize,
+    /// Until it is read on though it has had its turn.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
@@ -59,6 +71,7 @@ impl Connection {
             speaks,
             awaited: Some((speaks as usize, Box::pin(sleep(silence)))),
             turn_bytes: 0,
+            pause: None,
         }
     }
 
@@ -86,6 +99,29 @@ impl Connection {
         }
         Ok(())
     }
+
+    /// Waits until others have had their turn, if this one has had its own.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.turn_bytes < TURN_BYTES {
+            return Poll::Ready(());
+        }
+        let had_waited = self.pause.is_some();
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
+        }
+        let runtime = Handle::try_current();
+        if runtime.is_ok_and(|runtime| runtime.metrics().global_queue_depth() > MOST_QUEUED) {
+            let pause = self.pause.insert(Box::pin(sleep(PAUSE)));
+            ready!(pause.as_mut().poll(context));
+        }
+        self.turn_bytes = 0;
+        if !had_waited {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
 }
 
 impl Connected for Connection {
@@ -103,11 +139,7 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check(context)?;
-        if self.turn_bytes >= TURN_BYTES {
-            self.turn_bytes = 0;
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
+        ready!(self.poll_turn(context));
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.bytes).poll_read(context, buffer);
         let num_bytes = buffer.filled().len() - before;
@@ -161,6 +193,8 @@ impl AsyncWrite for Connection {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tokio::io::AsyncWriteExt as _;
 
@@ -195,6 +229,33 @@ mod tests {
         }
         assert!(turns.len() >= 9, "{turns:?}");
         assert!(turns.iter().all(|turn| *turn < TURN_BYTES + 1000));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_connection_is_read_on_once_few_tasks_wait() {
+        const NUM_TASKS: usize = 30_000;
+        let (mut peer, own) = tokio::io::duplex(4 * TURN_BYTES);
+        peer.write_all(&vec![0; 4 * TURN_BYTES]).await.unwrap();
+        let silence = Duration::from_secs(60);
+        let place = Places::new(1, 0, silence).take().unwrap();
+        let mut connection = Connection::new(Box::new(own), place, Speaks::Http2, silence);
+        // In a task: this function has a thread of its own.
+        let reading = tokio::spawn(async move {
+            let num_run = Arc::new(AtomicUsize::new(0));
+            for _ in 0..NUM_TASKS {
+                let num_run = num_run.clone();
+                tokio::spawn(async move { num_run.fetch_add(1, Ordering::Relaxed) });
+            }
+            for _ in 0..4 * TURN_BYTES / 1024 {
+                let mut bytes = [0; 1024];
+                tokio::io::AsyncReadExt::read_exact(&mut connection, &mut bytes)
+                    .await
+                    .unwrap();
+            }
+            num_run.load(Ordering::Relaxed)
+        });
+        let num_run = reading.await.unwrap();
+        assert!(num_run >= NUM_TASKS - 2 * MOST_QUEUED, "{num_run}");
     }
 
     #[tokio::test]
