@@ -24,10 +24,14 @@ impl Clients {
             let (mut client, table) = (client.clone(), table.clone());
             let asked = request(number);
             reading.spawn(async move {
-                let Ok(stream) = client.generate_stream(asked).await else {
-                    return;
+                let mut stream = match client.generate_stream(asked).await {
+                    Ok(stream) => stream.into_inner(),
+                    // Who waits for its tokens would wait for good.
+                    Err(refused) => {
+                        eprintln!("load: stream {number} was refused: {refused}");
+                        std::process::exit(1);
+                    }
                 };
-                let mut stream = stream.into_inner();
                 while let Ok(Some(event)) = stream.message().await {
                     if let Some(Event::Delta(delta)) = event.event {
                         table.comes(number, delta.token_ids.len());

@@ -80,8 +80,8 @@ async fn unfinished_bodies_are_refused_beyond_their_bound_and_others_go_on() {
             caller.call(path, None, half_message(4 << 20, 60_000)).await
         });
     }
-    // 13 of them fill the bound.
-    while refused.len() < 47 {
+    // 14 of them fill the bound.
+    while refused.len() < 46 {
         refused.push(within(halves.join_next()).await.unwrap().unwrap());
     }
     for headers in &refused {
@@ -125,9 +125,9 @@ async fn half_calls_of_one_connection_leave_room_for_those_of_others() {
     let _worker = router.worker(FakeWorker::default()).await;
     let address = router.bound.grpc.as_deref().unwrap();
     let caller = HalfCaller::connect(address).await;
-    // An eighth of 4 MiB for health, and of 64 MiB for all else; 16 KiB and what came count of each.
-    half_calls(&caller, "/grpc.health.v1.Health/Check", 64, 32).await;
-    half_calls(&caller, "/spectrie.v1.Inference/Generate", 600, 88).await;
+    // Half of 4 MiB for health, and of 64 MiB for all else; 12 KiB and what came count of each.
+    half_calls(&caller, "/grpc.health.v1.Health/Check", 250, 80).await;
+    half_calls(&caller, "/spectrie.v1.Inference/Generate", 2_800, 73).await;
     let mut health = HealthClient::new(router.channel().await);
     let asked = HealthCheckRequest::default();
     assert!(within(health.check(asked)).await.is_ok());
