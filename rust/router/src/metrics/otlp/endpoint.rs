@@ -56,11 +56,8 @@ impl Endpoint {
             return Err(refuse());
         }
         let base = uri.path().trim_end_matches('/');
-        let own = [TRACES, METRICS].iter();
-        let base = own
-            .filter_map(|own| base.strip_suffix(own))
-            .next()
-            .unwrap_or(base);
+        let mut own = [TRACES, METRICS].iter();
+        let base = own.find_map(|own| base.strip_suffix(own)).unwrap_or(base);
         Ok(Self {
             host: host.trim_matches(['[', ']']).to_owned(),
             port,

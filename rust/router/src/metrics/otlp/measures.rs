@@ -55,6 +55,9 @@ struct Series {
     per_token: Histogram,
 }
 
+/// Name and description of a metric, and where a series has it.
+type Kind = (&'static str, &'static str, fn(&Series) -> &Histogram);
+
 /// All calls that ended since this was made.
 #[derive(Debug)]
 pub(super) struct Measures {
@@ -104,7 +107,7 @@ impl Measures {
     ) -> Option<ExportMetricsServiceRequest> {
         let all = lock(&self.series).clone();
         let now = unix_ns();
-        let metric = |(name, about, part): (&str, &str, fn(&Series) -> &Histogram)| {
+        let metric = |(name, about, part): Kind| {
             let points: Vec<_> = all
                 .iter()
                 .filter_map(|(key, series)| {
@@ -129,7 +132,7 @@ impl Measures {
                 histogram: Some(Distribution::of_totals(points)),
             })
         };
-        let kinds: [(&str, &str, fn(&Series) -> &Histogram); 3] = [
+        let kinds: [Kind; 3] = [
             (
                 "gen_ai.server.request.duration",
                 "Time from a request's arrival to the last byte of its answer",
