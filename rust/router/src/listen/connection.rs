@@ -114,6 +114,7 @@ impl Connection {
         if runtime.is_ok_and(|runtime| runtime.metrics().global_queue_depth() > MOST_QUEUED) {
             let pause = self.pause.insert(Box::pin(sleep(PAUSE)));
             ready!(pause.as_mut().poll(context));
+            self.pause = None;
         }
         self.turn_bytes = 0;
         if !had_waited {

@@ -69,8 +69,13 @@ impl Endpoint {
 
     /// Where metrics are posted, in full.
     pub(super) fn of_metrics(&self) -> String {
+        self.at(&self.metrics)
+    }
+
+    /// A path of it, in full.
+    fn at(&self, path: &str) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
-        format!("{scheme}://{}{}", self.authority(), self.metrics)
+        format!("{scheme}://{}{path}", self.authority())
     }
 
     /// `HOST:PORT`.
@@ -86,8 +91,7 @@ impl Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_tls { "https" } else { "http" };
-        write!(formatter, "{scheme}://{}{}", self.authority(), self.traces)
+        formatter.write_str(&self.at(&self.traces))
     }
 }
 

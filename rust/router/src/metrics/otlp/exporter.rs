@@ -311,6 +311,16 @@ mod tests {
         assert!(text.contains("{reason=\"closed\"} 1"), "{text}");
     }
 
+    /// A collector that answers nothing by itself, and an exporter that sends to it.
+    async fn collected() -> (tokio::net::TcpListener, Metrics, Exporter, Sending) {
+        let collector = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", collector.local_addr().unwrap());
+        let endpoint = Endpoint::parse(&address).unwrap();
+        let metrics = Metrics::new();
+        let (exporter, sending) = Exporter::new(endpoint, metrics.otlp.clone()).unwrap();
+        (collector, metrics, exporter, sending)
+    }
+
     /// The first line of what comes next.
     async fn posted(collector: &tokio::net::TcpListener) -> String {
         let reading = async {
@@ -337,11 +347,7 @@ mod tests {
 
     #[tokio::test]
     async fn times_of_calls_are_sent_each_minute() {
-        let collector = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", collector.local_addr().unwrap());
-        let endpoint = Endpoint::parse(&address).unwrap();
-        let metrics = Metrics::new();
-        let (exporter, mut sending) = Exporter::new(endpoint, metrics.otlp.clone()).unwrap();
+        let (collector, _, exporter, mut sending) = collected().await;
         exporter.measure(call());
         let closing = CancellationToken::new();
         let closes = closing.clone();
@@ -360,11 +366,7 @@ mod tests {
 
     #[tokio::test]
     async fn times_of_calls_are_sent_at_the_end_though_traces_were_not_taken() {
-        let collector = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", collector.local_addr().unwrap());
-        let endpoint = Endpoint::parse(&address).unwrap();
-        let metrics = Metrics::new();
-        let (exporter, mut sending) = Exporter::new(endpoint, metrics.otlp.clone()).unwrap();
+        let (collector, _, exporter, mut sending) = collected().await;
         sending.is_failing = true;
         exporter.measure(call());
         let closing = CancellationToken::new();
@@ -376,11 +378,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_batch_that_is_broken_off_counts_and_makes_room() {
-        let metrics = Metrics::new();
-        let collector = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", collector.local_addr().unwrap());
-        let endpoint = Endpoint::parse(&address).unwrap();
-        let (exporter, mut sending) = Exporter::new(endpoint, metrics.otlp.clone()).unwrap();
+        let (collector, metrics, exporter, mut sending) = collected().await;
         exporter.offer(vec![Span::default(); 3]);
         let closing = CancellationToken::new();
         closing.cancel();
