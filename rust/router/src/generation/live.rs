@@ -104,6 +104,30 @@ struct State {
     stream: Weak<Slot>,
     /// What ended it while nothing gave its events yet.
     ended: Option<RequestError>,
+    /// Who ended it first, and as what.
+    ender: Option<(Ender, ErrorKind)>,
+}
+
+/// Who ends a running request before its time, its client aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ender {
+    /// By `Abort`.
+    Operator,
+    /// This router, which ends itself.
+    Shutdown,
+    /// Another connection or router, where the stream goes on.
+    Successor,
+}
+
+impl Ender {
+    /// Its name in metrics.
+    pub(super) fn cause(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::Shutdown => "shutdown",
+            Self::Successor => "moved",
+        }
+    }
 }
 
 impl Live {
@@ -111,18 +135,19 @@ impl Live {
     pub(super) fn runs_as(&self, stream: Weak<Slot>) {
         let ended = {
             let mut state = lock(&self.state);
-            state.stream = stream;
+            state.stream = stream.clone();
             state.ended.take()
         };
-        if let Some(error) = ended {
-            self.end(error);
+        if let (Some(error), Some(stream)) = (ended, stream.upgrade()) {
+            stream.end(error);
         }
     }
 
     /// Ends its stream with an error, in the moment that it has one; what it was at is kept, if it
     /// can be gone on with.
-    pub(super) fn end(&self, error: RequestError) {
+    pub(super) fn end(&self, ender: Ender, error: RequestError) {
         let mut state = lock(&self.state);
+        state.ender.get_or_insert((ender, error.kind));
         let Some(stream) = state.stream.upgrade() else {
             state.ended.get_or_insert(error);
             return;
@@ -139,7 +164,7 @@ impl Live {
     /// Ends the request for good, whether it runs or waits.
     pub(super) fn abort(&self) {
         self.aborted.cancel();
-        self.end(aborted());
+        self.end(Ender::Operator, aborted());
     }
 
     /// Resolves when the request is to end for good.
@@ -215,6 +240,11 @@ impl LiveId {
         lock(&self.live.state).is_forgotten
     }
 
+    /// Who ended it and as what, if it was not its client.
+    pub(super) fn ender(&self) -> Option<(Ender, ErrorKind)> {
+        lock(&self.live.state).ender
+    }
+
     /// Whether it was ended for good.
     pub(super) fn is_aborted(&self) -> bool {
         self.live.aborted.is_cancelled()
@@ -231,6 +261,21 @@ impl Drop for LiveId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_ended_a_request_first_is_known() {
+        let ids = LiveIds::default();
+        let held = ids.claim(None, "a").unwrap();
+        assert_eq!(held.ender(), None);
+        let error = RequestError::new(ErrorKind::Unavailable, "this server is shutting down");
+        held.live().end(Ender::Shutdown, error);
+        held.live().abort();
+        assert_eq!(
+            held.ender(),
+            Some((Ender::Shutdown, ErrorKind::Unavailable))
+        );
+        assert_eq!(Ender::Shutdown.cause(), "shutdown");
+    }
 
     #[test]
     fn id_is_free_again_when_its_request_ends() {

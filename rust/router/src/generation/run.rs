@@ -341,10 +341,12 @@ impl Drop for Run {
     fn drop(&mut self) {
         self.leave_record();
         if !self.is_over && !self.choices.iter().all(Choice::is_done) {
-            let by_operator = self.live.is_aborted();
-            let cause = if by_operator { "operator" } else { "client" };
+            let ended = self.live.ender();
+            let (cause, kind) = ended.map_or(("client", ErrorKind::Cancelled), |(ender, kind)| {
+                (ender.cause(), kind)
+            });
             self.shared.metrics.aborted(cause);
-            self.call.failed(ErrorKind::Cancelled);
+            self.call.failed(kind);
         }
         self.leave_workers();
     }

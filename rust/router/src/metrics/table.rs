@@ -36,7 +36,10 @@ pub const TABLE: &[(&str, &str)] = &[
     ("build", "Version of the router"),
     ("requests", "Requests by route and status code"),
     ("rejected", "Requests refused or failed, by reason"),
-    ("aborted", "Running requests ended early, by cause"),
+    (
+        "aborted",
+        "Running requests ended early, by whom: client, operator, shutdown, or moved to another connection or router",
+    ),
     ("prompt_tokens", "Prompt tokens of finished choices"),
     ("generated_tokens", "Tokens emitted"),
     ("cached_prompt_tokens", "Prompt tokens found in the cache"),

@@ -1,7 +1,7 @@
 //! Requests that an operator ends.
 
 use crate::support::fake_worker::FakeWorker;
-use crate::support::{Message, TestRouter, request, within};
+use crate::support::{Message, TestRouter, get, request, within};
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_event::Event;
 use tokio_stream::StreamExt as _;
@@ -74,6 +74,9 @@ async fn running_request_is_cancelled_and_its_client_hears_why() {
         abort(&router, None, "job").await.unwrap_err().code(),
         Code::NotFound
     );
+    let metrics = get(router.bound.http.as_deref().unwrap(), "/metrics").await;
+    let counted = "spectrie_aborted_total{cause=\"operator\"} 1\n";
+    assert!(metrics.contains(counted), "{metrics}");
 }
 
 #[tokio::test]

@@ -225,6 +225,7 @@ async fn connection_that_hangs_ends_when_its_client_goes_on_at_another() {
     let status = rest.read(&mut hanging, usize::MAX).await.unwrap_err();
     assert_eq!(status.code(), Code::Cancelled);
     assert!(status.message().contains("another connection"), "{status}");
+    mortal::wait_for(&router, "spectrie_aborted_total{cause=\"moved\"}", 1).await;
     // Its answer goes on at the other worker, and what came meanwhile is not lost.
     drop(frozen);
     client.read(&mut events, usize::MAX).await.unwrap();

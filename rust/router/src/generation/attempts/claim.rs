@@ -9,7 +9,7 @@ use crate::error::{ErrorKind, RequestError};
 use crate::failover::Outline;
 use crate::failover::{ResumeToken, Taken};
 use crate::fleet::Taking;
-use crate::generation::live::{Live, LiveId};
+use crate::generation::live::{Ender, Live, LiveId};
 use crate::generation::refusal::RETRY_DELAY;
 use crate::generation::{Caller, Generation};
 use crate::sync::{lock, now};
@@ -56,7 +56,8 @@ impl Generation {
             // Its own choices make room for themselves.
             self.check_room(&outline, outline.num_unfinished())?;
             let message = "the stream goes on at another connection of its client";
-            running.end(RequestError::new(ErrorKind::Cancelled, message));
+            let error = RequestError::new(ErrorKind::Cancelled, message);
+            running.end(Ender::Successor, error);
             let left = tokio::time::timeout_at(until, running.left()).await;
             left.map_err(|_| {
                 let message = "the stream is being cut: try again";

@@ -8,6 +8,7 @@ use crate::failover::{Record, RecordedChoice};
 use crate::fleet::Gone;
 use crate::generation::Generation;
 use crate::generation::choice::Choice;
+use crate::generation::live::Ender;
 use crate::generation::refusal::shutting_down;
 use crate::generation::run::Run;
 use crate::sync::{lock, now};
@@ -18,17 +19,18 @@ impl Generation {
         let Some(live) = self.shared.live.find(tenant, id) else {
             return;
         };
-        live.end(match why {
+        let error = match why {
             Gone::Wanted => moved("another connection of its client"),
             Gone::Lost => moved("another router"),
-        });
+        };
+        live.end(Ender::Successor, error);
     }
 
     /// Ends all that runs: this router ends. What clients can go on with they leave, here and in Redis.
     pub(crate) fn cut(&self) {
         for (tenant, id) in self.shared.live.names(|_| true) {
             if let Some(live) = self.shared.live.find(tenant.as_deref(), &id) {
-                live.end(shutting_down());
+                live.end(Ender::Shutdown, shutting_down());
             }
         }
     }
