@@ -66,18 +66,24 @@ def standing_still():
 standing_still()
 """
 
+# Its signals come to another thread, as one does in effect that comes just before the main thread waits.
+DEAF = HOST.replace(
+    "sys.exit(host.run())",
+    "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); sys.exit(host.run())",
+)
+
 STUBBORN = GOOD.replace("sys.exit(0)", "pass")
 
 
 class Run:
     """A supervisor process and what it wrote."""
 
-    def __init__(self, *programs: str, longest_pause_s: float = 0.1) -> None:
+    def __init__(self, *programs: str, longest_pause_s: float = 0.1, host: str = HOST) -> None:
         self.process = subprocess.Popen(
             [
                 sys.executable,
                 "-c",
-                HOST,
+                host,
                 str(longest_pause_s),
                 *(textwrap.dedent(p) for p in programs),
             ],
@@ -172,6 +178,16 @@ def test_killed_child_is_started_again_with_the_facts_of_its_first_start(
     # A killed supervisor would leave this child running: it does not watch for that.
     run.process.send_signal(signal.SIGINT)
     assert run.end()[0] == 0
+
+
+def test_a_signal_that_does_not_end_the_wait_is_heard(started: list[Run]) -> None:
+    run = Run(GOOD, host=DEAF)
+    started.append(run)
+    run.wait_ready()
+    run.process.send_signal(signal.SIGINT)
+    code, errors = run.end()
+    assert code == 0
+    assert "draining" in errors
 
 
 def lines_until(run: Run, text: str) -> list[str]:

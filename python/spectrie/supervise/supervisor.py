@@ -31,6 +31,9 @@ MAX_FAILED_STARTS = 5
 CHECK_S = 0.1
 """How often watched children are looked at."""
 
+SIGNAL_S = 1.0
+"""How long a signal may wait that comes just before this thread does: it does not end the wait then."""
+
 STACKS_S = 0.3
 """Time for a stalled child to write where its threads are."""
 
@@ -137,7 +140,7 @@ class Supervisor:
         """Handles the next event, or looks at the watched children; the exit code, if there is one."""
         watched = [slot for slot in self._slots if slot.watch is not None]
         try:
-            code = self._act(self._events.get(timeout=CHECK_S if watched else None))
+            code = self._act(self._events.get(timeout=CHECK_S if watched else SIGNAL_S))
         except queue.Empty:
             code = None
         if code is None:
