@@ -17,6 +17,7 @@ from spectrie.supervise.ready_line import read_ready
 __all__ = ["running"]
 
 _STOP_SECONDS = 20.0
+_SIGNAL_SECONDS = 1.0
 _JOIN_SECONDS = 5.0
 _LAST_LINES = 15
 
@@ -82,7 +83,9 @@ class _Output:
 
     def wait_ready(self) -> dict[str, Any]:
         """Waits for the ready line and returns its facts."""
-        self._settled.wait()
+        # A signal that comes just before a wait does not end it.
+        while not self._settled.wait(_SIGNAL_SECONDS):
+            pass
         if self._facts:
             return self._facts
         code = self._process.wait()

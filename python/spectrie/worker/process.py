@@ -29,6 +29,9 @@ EXIT_FAILURE = 1
 EXIT_STOPPED = 130
 PROGRESS_S = 1.0
 
+SIGNAL_S = 1.0
+"""How long a signal may wait that comes just before the main thread does."""
+
 
 class _Progress:
     """Logs lines of progress, at most one per second: a large model has many layers."""
@@ -64,6 +67,11 @@ class _Signals:
         if self.drain.is_set():
             self.stop.set()
         self.drain.set()
+
+    def wait(self) -> None:
+        """Waits until it is to drain. Looks again at times: a signal just before the wait does not end it."""
+        while not self.drain.wait(SIGNAL_S):
+            pass
 
     def ask_to_drain(self, grace_s: float | None) -> None:
         """Drains, within `grace_s` seconds or as long as a signal has it."""
@@ -123,7 +131,7 @@ def _serve(
         vitals.serve(host)
         link.start(host, state_folder)
         _announce(link, signals.drain, _facts(host, options, health))
-        signals.drain.wait()
+        signals.wait()
         if died.is_set():
             # Nothing can finish any more: the supervisor starts a new worker at once.
             link.close()
