@@ -165,6 +165,18 @@ def test_a_stage_without_a_device_has_no_faults_and_values_for_every_check(
     assert checks == {check.name for check in STAGES[stage].checks}
 
 
+@pytest.mark.timeout(1800)
+def test_every_way_gives_the_same_ids_and_does_what_it_is_named_after(dry: dict[str, Dry]) -> None:
+    rows = [row for row in dry["end_to_end"].rows if row["check"] == "answers"]
+    found = {row["name"]: row["values"] for row in rows}
+    reference = found.pop("alone, not drafted")
+    assert reference["answers"] == 6 and reference["drafted_tokens"] == 0
+    assert all(one["share"] == 1.0 and one["exact"] for one in found.values()), found
+    assert found["together, drafted"]["accepted_tokens"] > 0
+    assert found["together, drafted, preempted"]["preemptions"] > 0
+    assert found["together, not drafted"]["preemptions"] == 0
+
+
 def test_what_ran_without_a_device_is_no_result() -> None:
     local = ROOT / "bench" / "results" / "local" / "gpu-dry.json"
     ignored = subprocess.run(["git", "check-ignore", "-q", str(local)], cwd=ROOT, check=False)

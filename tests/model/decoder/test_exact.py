@@ -56,7 +56,9 @@ def said(folder: Path, module: str, *arguments: str) -> str:
 
 
 # With norms of heads, with biases of every product, and with experts.
-@pytest.mark.parametrize("name", ["qwen3", "llama_tied_bias", "mixtral"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("qwen3", marks=pytest.mark.deep), "llama_tied_bias", "mixtral"]
+)
 def test_a_row_has_the_same_bytes_in_every_step(name: str, tmp_path: Path) -> None:
     assert started(name, tmp_path, "ascending") == "exact\n"
 

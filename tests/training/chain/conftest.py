@@ -29,7 +29,7 @@ _EPOCHS = {"dflash": 6, "dflash2": 2}
 _RATE = 0.004
 
 
-_DEEP = frozenset({"eagle2", "peagle", "dflash2"})
+_DEEP = frozenset({"eagle2", "peagle", "dflash", "dflash2"})
 """Each takes a minute, and is much like one of the others: their forwards have tests of their own."""
 
 

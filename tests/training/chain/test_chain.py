@@ -32,6 +32,7 @@ def test_text_and_a_drafter_are_accepted_more_often_than_either_alone(
     assert found.mixed > text
 
 
+@pytest.mark.deep
 def test_text_and_a_block_are_accepted_more_often_than_ddtree(chain: Chain) -> None:
     found = chain.counts(chain.head("dflash"))
     print(f"dflash: {found.mixed:.3f} mixed, DDTree {found.block_tree:.3f}")

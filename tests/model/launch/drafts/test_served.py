@@ -78,10 +78,10 @@ def answers(
     ("kind", "temperature"),
     [
         ("eagle3", 0.8),
-        ("eagle2", 0.0),
         ("mtp", 0.8),
-        ("model", 0.0),
-        ("itself", 0.0),
+        pytest.param("eagle2", 0.0, marks=pytest.mark.deep),
+        pytest.param("model", 0.0, marks=pytest.mark.deep),
+        pytest.param("itself", 0.0, marks=pytest.mark.deep),
         ("itself", 0.8),
     ],
 )
@@ -104,7 +104,7 @@ def test_answers_are_those_of_plain_decoding(
         assert temperature or right > 0.95 * of > 0
 
 
-@pytest.mark.parametrize("kind", ["eagle3", "model"])
+@pytest.mark.parametrize("kind", ["eagle3", pytest.param("model", marks=pytest.mark.deep)])
 @pytest.mark.usefixtures("on_gpu")
 def test_answers_are_those_of_plain_decoding_where_pages_run_out(
     kind: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

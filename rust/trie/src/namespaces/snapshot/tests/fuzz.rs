@@ -239,7 +239,7 @@ fn fuzz(count: u32) {
 
 #[test]
 fn damaged_files_cost_what_is_damaged_and_are_never_drafted() {
-    fuzz(20_000);
+    fuzz(5_000);
 }
 
 #[test]
