@@ -159,7 +159,7 @@ millisecond each beside other tests, so the other pairs with ranks are asked by 
 
 def _covering() -> list[Combination]:
     on_one = {name: values for name, values in DIMENSIONS.items() if name != "tensor_parallel"}
-    given = [{name: getattr(one, name) for name in on_one} for one in (*REFERENCES, *ON_RANKS)]
+    given = [{name: getattr(one, name) for name in on_one} for one in REFERENCES]
     return [*ON_RANKS, *(Combination(**row) for row in cover(on_one, given))]
 
 
@@ -206,7 +206,7 @@ def _forms(one: Combination) -> Collection[str]:
 
 
 COVERING = _with_cases(_covering(), _num_parts, _forms)
-"""With the references every pair of values of two dimensions but ranks, with a part of the cases each."""
+"""With the references every pair of values of two dimensions on one rank, with a part of the cases each."""
 
 SUBMITTED_WITHIN_S = 120.0
 SURE_CASES = 12

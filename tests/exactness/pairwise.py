@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -20,7 +20,6 @@ def pairs_of(row: Mapping[str, Any]) -> set[_Pair]:
 def cover(
     dimensions: Mapping[str, Sequence[Any]],
     given: Iterable[Row] = (),
-    allowed: Callable[[Row], bool] = lambda row: True,
 ) -> list[Row]:
     """Rows, one value of each dimension, among which and `given` every pair of values occurs.
 
@@ -30,11 +29,9 @@ def cover(
     Args:
         dimensions: Values of each.
         given: Rows that are there already.
-        allowed: Which others may be taken; a pair that none of those has must be in `given`.
     """
     product_rows = product(*dimensions.values())
     rows = [dict(zip(dimensions, values, strict=True)) for values in product_rows]
-    rows = [row for row in rows if allowed(row)]
     held = {id(row): pairs_of(row) for row in rows}
     missing = set().union(*held.values()).difference(*map(pairs_of, given))
     found = []

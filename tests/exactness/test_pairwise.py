@@ -20,19 +20,16 @@ def test_every_pair_of_values_occurs() -> None:
     others = cover({"a": (1, 2, 3), "b": "xy", "c": (True, False)}, [given])
     assert set().union(pairs_of(given), *map(pairs_of, others)) == wanted
     assert given not in others
-    allowed = cover(
-        {"a": (1, 2, 3), "b": "xy", "c": (True, False)}, allowed=lambda row: row["a"] != 2
-    )
-    assert {row["a"] for row in allowed} == {1, 3}
 
 
-def test_ci_covers_every_two_values_on_one_rank_or_two_and_every_case() -> None:
+def test_ci_covers_every_two_values_on_one_rank_and_every_case() -> None:
     on_one = {name: values for name, values in DIMENSIONS.items() if name != "tensor_parallel"}
 
     def row(one: Combination) -> dict[str, object]:
         return {name: getattr(one, name) for name in on_one}
 
-    found = set().union(*(pairs_of(row(one)) for one in [*REFERENCES, *dict(COVERING)]))
+    alone = [one for one in [*REFERENCES, *dict(COVERING)] if one.tensor_parallel == 1]
+    found = set().union(*(pairs_of(row(one)) for one in alone))
     for values in product(*on_one.values()):
         assert pairs_of(dict(zip(on_one, values, strict=True))) <= found
     assert {case.id for _, chosen in COVERING for case in chosen} == {c.id for c in cases()}

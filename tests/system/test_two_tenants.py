@@ -26,8 +26,8 @@ from spectrie.errors import StatusError
 from spectrie.options import GenerateOptions
 from tests.system.server import serve
 
-TENANTS = 1_500
-"""More than the examples need; each tenant plays once."""
+TENANTS = 10_000
+"""More than the examples need, and those that a failed one is shrunk by; each tenant plays once."""
 AT_ONCE = 2
 A_SENDS, B_SENDS = 6, 12
 """Requests of one play; both together are more than one key may send in a minute, A's are not."""
@@ -80,7 +80,9 @@ class Tenants:
 
     def client(self) -> Client:
         """The client of the next tenant. It does not try again, so each refusal is heard."""
-        return Client(self._address, api_key=key(next(self._next)), max_retries=0)
+        number = next(self._next)
+        assert number < TENANTS
+        return Client(self._address, api_key=key(number), max_retries=0)
 
 
 def key(number: int) -> str:
@@ -95,10 +97,18 @@ def entry(number: int) -> str:
 
 @pytest.fixture(scope="module")
 def tenants(long: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
-    """A server that drafts from text alone, as much as it may: its clock decides nothing."""
+    """A server that drafts from text alone, as much as it may, and where nobody counts as ahead of the others.
+
+    A tenant that is ahead by more than a step may take drafts fewer, which is pacing and goes by the clock.
+    """
     keys = tmp_path_factory.mktemp("keys") / "keys.toml"
     keys.write_text("".join(map(entry, range(TENANTS))))
-    options = ("--speculation=bfs", "--max-draft-tokens=4", "--max-running=64")
+    options = (
+        "--speculation=bfs",
+        "--max-draft-tokens=4",
+        "--max-running=64",
+        "--max-step-ms=60000",
+    )
     with serve(long, f"--api-keys={keys}", *options) as program:
         yield Tenants(program.wait_ready()["grpc"])
 

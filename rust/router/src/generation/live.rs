@@ -132,7 +132,7 @@ impl Ender {
 
 impl Live {
     /// Notes which stream gives the request's events.
-    pub(super) fn runs_as(&self, stream: Weak<Slot>) {
+    pub(super) fn runs_as(&self, stream: &Weak<Slot>) {
         let ended = {
             let mut state = lock(&self.state);
             state.stream = stream.clone();
@@ -238,6 +238,11 @@ impl LiveId {
     /// Whether its namespace was forgotten meanwhile.
     pub(super) fn is_forgotten(&self) -> bool {
         lock(&self.live.state).is_forgotten
+    }
+
+    /// Notes who ends it, where its stream finds that itself.
+    pub(super) fn ends_by(&self, ender: Ender, kind: ErrorKind) {
+        lock(&self.live.state).ender.get_or_insert((ender, kind));
     }
 
     /// Who ended it and as what, if it was not its client.

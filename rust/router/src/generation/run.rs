@@ -190,7 +190,10 @@ impl Run {
         self.sharing = None;
         self.ready.clear();
         self.leave_workers();
-        self.shared.metrics.rejected(&error);
+        match self.live.ender() {
+            Some((ender, _)) => self.shared.metrics.aborted(ender.cause()),
+            None => self.shared.metrics.rejected(&error),
+        }
         self.call.failed(error.kind);
         let error = error.of_request(&self.resolved.request.request_id);
         tracing::warn!(request = %self.resolved.request.request_id, kind = %error.kind, %error,

@@ -28,7 +28,7 @@ impl GenerationStream {
             run.next().await.map(|item| (item, run))
         });
         let events = Watched::new(Box::pin(events), mailbox, bounds);
-        live.runs_as(events.slot());
+        live.runs_as(&events.slot());
         Self { events }
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Bounded {
 }
 
 impl Bounded {
-    /// A body of at most `limit` bytes within `bodies` and those of its `connection`, in one piece or
+    /// A body of at most `limit` bytes within `bodies` and those of its connection and tenant, in one piece or
     /// as a conversation.
     ///
     /// # Errors
@@ -37,14 +37,14 @@ impl Bounded {
     pub(super) fn new(
         body: Body,
         bodies: &Bodies,
-        connection: Option<&Arc<AtomicUsize>>,
+        (connection, tenant): (Option<&Arc<AtomicUsize>>, Option<&str>),
         limit: usize,
         is_conversation: bool,
     ) -> Result<Self, RequestError> {
         let timeout = bodies.timeout();
         Ok(Self {
             body,
-            share: bodies.begin(connection, limit)?,
+            share: bodies.begin(connection, tenant, limit)?,
             left: limit,
             timeout,
             end: Box::pin(tokio::time::sleep(timeout)),

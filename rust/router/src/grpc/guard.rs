@@ -89,6 +89,7 @@ impl GuardLayer {
             Purpose::Reflection => (&self.open_bodies, MAX_REFLECTION_BYTES),
             Purpose::Work => (&self.bodies, self.max_message_bytes + FRAME_BYTES),
         };
+        let tenant = granted.0.as_ref().map(|grant| grant.tenant().to_owned());
         request.extensions_mut().insert(granted);
         if let Some(header) = request.headers().get(TIMEOUT)
             && let Some(timeout) = parse_timeout(header)
@@ -100,7 +101,13 @@ impl GuardLayer {
         let (head, body) = request.into_parts();
         let place = head.extensions.get::<Place>();
         let connection = place.map(|place| place.bodies(purpose != Purpose::Work));
-        let body = Bounded::new(body, bodies, connection, limit, is_conversation)?;
+        let body = Bounded::new(
+            body,
+            bodies,
+            (connection, tenant.as_deref()),
+            limit,
+            is_conversation,
+        )?;
         Ok(Request::from_parts(head, Body::new(body)))
     }
 }

@@ -20,8 +20,8 @@ const DISCARDED_LIMITS: usize = 16;
 /// Most that is reserved for a body before its bytes arrive, and count.
 const RESERVED_BYTES: usize = 64 << 10;
 
-/// Reads a body of at most `limit` bytes that says it is JSON, with its share of `bodies`, to be held as
-/// long as the bytes are.
+/// Reads a body of at most `limit` bytes that says it is JSON, with its `tenant`'s share of `bodies`, to be
+/// held as long as the bytes are.
 ///
 /// # Errors
 /// Another content type or encoding, too many bytes (413), too slow (408), too much at once (429).
@@ -29,6 +29,7 @@ pub(super) async fn read(
     request: Request,
     limit: usize,
     bodies: &Bodies,
+    tenant: Option<&str>,
 ) -> Result<(Bytes, BodyShare), HttpError> {
     check_headers(request.headers())?;
     if let Some(length) = content_length(request.headers())
@@ -39,7 +40,7 @@ pub(super) async fn read(
     }
     let length = content_length(request.headers());
     let place = request.extensions().get::<Place>();
-    let share = bodies.begin(place.map(|place| place.bodies(false)), limit)?;
+    let share = bodies.begin(place.map(|place| place.bodies(false)), tenant, limit)?;
     let reading = read_bytes(request.into_body(), length, limit, share);
     let bytes = tokio::time::timeout(bodies.timeout(), reading).await;
     bytes.map_err(|_| too_slow(bodies.timeout()))?
@@ -217,9 +218,14 @@ mod tests {
             .header(CONTENT_LENGTH, "20")
             .body(Body::from(vec![b' '; 20]))
             .unwrap();
-        let error = read(request, 10, &Bodies::new(1 << 20, Duration::from_secs(1)))
-            .await
-            .unwrap_err();
+        let error = read(
+            request,
+            10,
+            &Bodies::new(1 << 20, Duration::from_secs(1)),
+            None,
+        )
+        .await
+        .unwrap_err();
         assert_eq!(error.status, 413);
         assert_eq!(error.code, Some("request_too_large"));
         assert_eq!(
@@ -234,18 +240,28 @@ mod tests {
             .header(CONTENT_TYPE, "text/plain; charset=utf-8")
             .body(Body::from("{}"))
             .unwrap();
-        let error = read(request, 10, &Bodies::new(1 << 20, Duration::from_secs(1)))
-            .await
-            .unwrap_err();
+        let error = read(
+            request,
+            10,
+            &Bodies::new(1 << 20, Duration::from_secs(1)),
+            None,
+        )
+        .await
+        .unwrap_err();
         assert_eq!(error.param.as_deref(), Some("content-type"));
         let request = Request::post("/")
             .header(CONTENT_TYPE, "Application/JSON; charset=utf-8")
             .header(CONTENT_ENCODING, "gzip")
             .body(Body::from("{}"))
             .unwrap();
-        let error = read(request, 10, &Bodies::new(1 << 20, Duration::from_secs(1)))
-            .await
-            .unwrap_err();
+        let error = read(
+            request,
+            10,
+            &Bodies::new(1 << 20, Duration::from_secs(1)),
+            None,
+        )
+        .await
+        .unwrap_err();
         assert_eq!(error.param.as_deref(), Some("content-encoding"));
     }
 }

@@ -98,6 +98,7 @@ async fn answer(
         request,
         state.config.limits.max_message_bytes,
         &state.bodies,
+        granted.tenant(),
     )
     .await?;
     let mut api = decode(endpoint, bytes, share).await?;

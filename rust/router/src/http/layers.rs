@@ -55,6 +55,11 @@ pub(super) struct Granted {
 }
 
 impl Granted {
+    /// Whose key it is.
+    pub(super) fn tenant(&self) -> Option<&str> {
+        self.grant.as_ref().map(Grant::tenant)
+    }
+
     /// The caller, who waits as long as the server lets it.
     pub(super) fn caller(self) -> Caller {
         Caller {

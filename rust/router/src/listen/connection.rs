@@ -24,8 +24,10 @@ const TURN_BYTES: usize = 16 << 10;
 /// while the thread has more, so connections that are read on come before the calls that they began: the
 /// queue grows, and with it the wait of everyone who comes to its end.
 const MOST_QUEUED: usize = 256;
-/// How long a connection waits then.
+/// How long a connection waits then, before it looks again.
 const PAUSE: Duration = Duration::from_millis(1);
+/// After so many pauses it has its turn, whatever waits: what it has begun to send must end in time.
+const MOST_PAUSES: u32 = 64;
 
 /// What a peer must say first, and soon, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +53,12 @@ pub(crate) struct Connection {
     awaited: Option<(usize, Pin<Box<Sleep>>)>,
     /// Bytes read since it last waited or let others go first.
     turn_bytes: usize,
+    /// Whether it waits until few tasks do.
+    may_pause: bool,
     /// Until it is read on though it has had its turn.
     pause: Option<Pin<Box<Sleep>>>,
+    /// Pauses since its last turn.
+    num_pauses: u32,
 }
 
 impl Connection {
@@ -71,8 +77,16 @@ impl Connection {
             speaks,
             awaited: Some((speaks as usize, Box::pin(sleep(silence)))),
             turn_bytes: 0,
+            may_pause: true,
             pause: None,
+            num_pauses: 0,
         }
+    }
+
+    /// Lets others go first after each turn, but never waits until few tasks do: for peers that others wait for.
+    pub(super) fn prompt(mut self) -> Self {
+        self.may_pause = false;
+        self
     }
 
     /// What its peer speaks.
@@ -110,19 +124,26 @@ impl Connection {
             ready!(pause.as_mut().poll(context));
             self.pause = None;
         }
-        let runtime = Handle::try_current();
-        if runtime.is_ok_and(|runtime| runtime.metrics().global_queue_depth() > MOST_QUEUED) {
+        if self.may_pause && self.num_pauses < MOST_PAUSES && many_wait() {
+            self.num_pauses += 1;
             let pause = self.pause.insert(Box::pin(sleep(PAUSE)));
             ready!(pause.as_mut().poll(context));
             self.pause = None;
         }
         self.turn_bytes = 0;
+        self.num_pauses = 0;
         if !had_waited {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         Poll::Ready(())
     }
+}
+
+/// Whether more tasks wait for a thread than may.
+fn many_wait() -> bool {
+    let runtime = Handle::try_current();
+    runtime.is_ok_and(|runtime| runtime.metrics().global_queue_depth() > MOST_QUEUED)
 }
 
 impl Connected for Connection {
@@ -232,20 +253,25 @@ mod tests {
         assert!(turns.iter().all(|turn| *turn < TURN_BYTES + 1000));
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn a_connection_is_read_on_once_few_tasks_wait() {
-        const NUM_TASKS: usize = 30_000;
+    /// How many of `num_tasks` had run, each for `time`, when a connection beside them was read to its end.
+    async fn run_before_it_was_read(num_tasks: usize, time: Duration, is_prompt: bool) -> usize {
         let (mut peer, own) = tokio::io::duplex(4 * TURN_BYTES);
         peer.write_all(&vec![0; 4 * TURN_BYTES]).await.unwrap();
         let silence = Duration::from_secs(60);
         let place = Places::new(1, 0, silence).take().unwrap();
         let mut connection = Connection::new(Box::new(own), place, Speaks::Http2, silence);
+        if is_prompt {
+            connection = connection.prompt();
+        }
         // In a task: this function has a thread of its own.
         let reading = tokio::spawn(async move {
             let num_run = Arc::new(AtomicUsize::new(0));
-            for _ in 0..NUM_TASKS {
+            for _ in 0..num_tasks {
                 let num_run = num_run.clone();
-                tokio::spawn(async move { num_run.fetch_add(1, Ordering::Relaxed) });
+                tokio::spawn(async move {
+                    std::thread::sleep(time);
+                    num_run.fetch_add(1, Ordering::Relaxed)
+                });
             }
             for _ in 0..4 * TURN_BYTES / 1024 {
                 let mut bytes = [0; 1024];
@@ -255,8 +281,29 @@ mod tests {
             }
             num_run.load(Ordering::Relaxed)
         });
-        let num_run = reading.await.unwrap();
+        reading.await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_connection_is_read_on_once_few_tasks_wait() {
+        const NUM_TASKS: usize = 30_000;
+        let num_run = run_before_it_was_read(NUM_TASKS, Duration::ZERO, false).await;
         assert!(num_run >= NUM_TASKS - 2 * MOST_QUEUED, "{num_run}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_connection_that_others_wait_for_is_read_on_after_each_turn() {
+        const NUM_TASKS: usize = 30_000;
+        let num_run = run_before_it_was_read(NUM_TASKS, Duration::ZERO, true).await;
+        assert!(num_run < NUM_TASKS - 2 * MOST_QUEUED, "{num_run}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_connection_is_read_on_after_many_pauses_though_tasks_wait() {
+        const NUM_TASKS: usize = 30_000;
+        let spin = Duration::from_micros(100);
+        let num_run = run_before_it_was_read(NUM_TASKS, spin, false).await;
+        assert!(num_run < NUM_TASKS - 2 * MOST_QUEUED, "{num_run}");
     }
 
     #[tokio::test]

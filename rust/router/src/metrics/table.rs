@@ -38,7 +38,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ("rejected", "Requests refused or failed, by reason"),
     (
         "aborted",
-        "Running requests ended early, by whom: client, operator, shutdown, or moved to another connection or router",
+        "Running requests ended early, by whom: client (gone, or does not read), operator, shutdown, or moved to another connection or router",
     ),
     ("prompt_tokens", "Prompt tokens of finished choices"),
     ("generated_tokens", "Tokens emitted"),

@@ -71,7 +71,11 @@ impl Run {
     /// It goes on at another router.
     pub(in crate::generation) async fn check_lease(&mut self) -> Result<(), RequestError> {
         match &self.sharing {
-            Some(sharing) if !sharing.assured().await => Err(moved("another router")),
+            Some(sharing) if !sharing.assured().await => {
+                let error = moved("another router");
+                self.live.ends_by(Ender::Successor, error.kind);
+                Err(error)
+            }
             _ => Ok(()),
         }
     }

@@ -135,9 +135,7 @@ impl Sending {
             }
             self.send(batch, closing).await;
         }
-        if !self.refuses_measures {
-            self.send_measures().await;
-        }
+        self.send_measures().await;
     }
 
     /// Sends the times of calls, once: the next ones hold them too.
@@ -365,9 +363,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn times_of_calls_are_sent_at_the_end_though_traces_were_not_taken() {
+    async fn times_of_calls_are_sent_at_the_end_though_neither_they_nor_traces_were_taken() {
         let (collector, _, exporter, mut sending) = collected().await;
         sending.is_failing = true;
+        sending.refuses_measures = true;
         exporter.measure(call());
         let closing = CancellationToken::new();
         closing.cancel();
