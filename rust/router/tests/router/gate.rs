@@ -136,6 +136,64 @@ async fn half_calls_of_one_connection_leave_room_for_those_of_others() {
     drop(caller);
 }
 
+/// Connections that begin calls of `path` that never end, many each, once all they sent was looked at.
+async fn half_callers(
+    address: &str,
+    path: &'static str,
+    key: Option<&'static str>,
+    count: usize,
+) -> Vec<HalfCaller> {
+    let mut callers = Vec::new();
+    for _ in 0..6 {
+        let caller = HalfCaller::connect(address).await;
+        let mut halves = tokio::task::JoinSet::new();
+        for _ in 0..count {
+            let mut caller = caller.clone();
+            halves.spawn(async move { caller.call(path, key, half_message(1000, 10)).await });
+        }
+        // Those that find no room are answered, in the order in which they were begun.
+        let headers = within(halves.join_next()).await.unwrap().unwrap();
+        assert_eq!(code(&headers), Some(Code::ResourceExhausted));
+        halves.detach_all();
+        callers.push(caller);
+    }
+    callers
+}
+
+#[tokio::test]
+async fn half_calls_of_many_connections_leave_room_for_a_probe() {
+    let router = TestRouter::start().await;
+    let address = router.bound.grpc.as_deref().unwrap();
+    let callers = half_callers(address, "/grpc.health.v1.Health/Check", None, 250).await;
+    let mut health = HealthClient::new(router.channel().await);
+    let asked = HealthCheckRequest::default();
+    assert!(within(health.check(asked)).await.is_ok());
+    drop(callers);
+}
+
+#[tokio::test]
+async fn half_calls_of_one_tenant_leave_room_for_those_of_others() {
+    let router = TestRouter::keyed("sesame team\nother crew\n", |config| {
+        config.limits.max_unfinished_bytes = 1 << 20;
+        config.limits.max_message_bytes = 64 << 10;
+    })
+    .await
+    .shown("other");
+    let roomy = FakeWorker {
+        max_context: 1 << 14,
+        ..FakeWorker::default()
+    };
+    let _worker = router.worker(roomy).await;
+    let address = router.bound.grpc.as_deref().unwrap();
+    let path = "/spectrie.v1.Inference/Generate";
+    let callers = half_callers(address, path, Some("sesame"), 100).await;
+    let mut asked = tonic::Request::new(request(&"abc".repeat(3_000)));
+    let key = "Bearer other".parse().unwrap();
+    asked.metadata_mut().insert("authorization", key);
+    within(router.client().await.generate(asked)).await.unwrap();
+    drop(callers);
+}
+
 #[tokio::test]
 async fn body_that_does_not_end_is_ended() {
     let router = TestRouter::with(|config| config.limits.body_timeout_s = 0.1).await;
