@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from bench.gpu.check import Check
 from bench.gpu.stages import REQUIREMENTS, STAGES, Stage
 
 ROOT = Path(__file__).resolve().parents[3]
+TIMED = ("kernels", "steps")
 MARK = "@pytest.mark." + "gpu"
 PLANTED = f"""
 import os
@@ -68,14 +69,24 @@ class Dry:
 
 @pytest.fixture(scope="module")
 def dry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Dry]]:
-    """All stages, side by side: each computes on one core most of the time."""
-    folder = tmp_path_factory.mktemp("dry")
+    """The stages that tell whether everything runs, and whether answers are right."""
+    yield from run_dry(tmp_path_factory.mktemp("dry"), ("smoke", "end_to_end"))
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Dry]]:
+    """The stages that measure: their checks have tests of their own."""
+    yield from run_dry(tmp_path_factory.mktemp("timed"), TIMED)
+
+
+def run_dry(folder: Path, stages: Sequence[str]) -> Iterator[dict[str, Dry]]:
+    """Stages side by side: each computes on one core most of the time."""
     planted, faults = folder / "test_planted.py", folder / "test_faults.py"
     planted.write_text(f"import pytest\n{MARK}\ndef test_it(): pass\n", encoding="utf-8")
     faults.write_text(PLANTED, encoding="utf-8")
     script = str(ROOT / "bench" / "gpu" / "visit.py")
     processes = {}
-    for stage in STAGES:
+    for stage in stages:
         tests = [ROOT / "kernels" / "tests", faults] if stage == "smoke" else [planted]
         out = ["--out", str(folder / stage), "--commit", "abc", "--tests", *map(str, tests)]
         processes[stage] = subprocess.Popen(
@@ -153,16 +164,29 @@ def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(dry: dict[str, Dry]) 
     assert {row["seconds"] for row in rows if row["check"] == "tests"} <= {0.0, 0.001}
 
 
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("stage", [name for name in STAGES if name != "smoke"])
-def test_a_stage_without_a_device_has_no_faults_and_values_for_every_check(
-    stage: str, dry: dict[str, Dry]
-) -> None:
-    found = dry[stage]
+def check_values(stage: str, found: Dry) -> None:
+    """It has no faults, and values for every check."""
     assert found.code == 0, found.printed + found.errors
     assert found.name == stage
     checks = {row["check"] for row in found.rows if row["state"] == "ok" and row["values"]}
     assert checks == {check.name for check in STAGES[stage].checks}
+
+
+@pytest.mark.timeout(1800)
+def test_answers_without_a_device_have_no_faults_and_values_for_every_check(
+    dry: dict[str, Dry],
+) -> None:
+    assert set(STAGES) == {*dry, *TIMED}
+    check_values("end_to_end", dry["end_to_end"])
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("stage", TIMED)
+def test_what_measures_has_no_faults_without_a_device_and_values_for_every_check(
+    stage: str, timed: dict[str, Dry]
+) -> None:
+    check_values(stage, timed[stage])
 
 
 @pytest.mark.timeout(1800)
