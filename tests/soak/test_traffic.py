@@ -66,10 +66,12 @@ def settle(llm: LLM) -> None:
 
 def assert_none_left(before: set[threading.Thread]) -> None:
     """Threads that began since have ended, or do so now: idle time still computes and saves bigrams."""
-    begun = set(threading.enumerate()) - before
-    for thread in begun:
-        thread.join(ENDS_WITHIN_S)
-    assert [thread.name for thread in begun if thread.is_alive()] == []
+
+    def begun() -> list[str]:
+        # A thread that is about to begin is listed too, though it cannot be joined yet.
+        return [thread.name for thread in set(threading.enumerate()) - before]
+
+    wait_until(lambda: not begun(), ENDS_WITHIN_S, lambda: f"{begun()} still run")
 
 
 def assert_closed(before: int) -> None:
