@@ -8,6 +8,7 @@ import sys
 # The signal comes to another thread, as one does in effect that comes just before the main thread waits.
 DEAF = """
 import os, signal, threading, time
+from spectrie.supervise.signals import wait_for
 from spectrie.worker import process
 
 signals = process._Signals(drain_s=1.0)
@@ -16,7 +17,7 @@ other = threading.Thread(target=time.sleep, args=(60,), daemon=True)
 other.start()
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-signals.wait()
+wait_for(signals.drain)
 print("drains")
 """
 

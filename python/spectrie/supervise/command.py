@@ -13,11 +13,11 @@ from typing import IO, Any
 
 from spectrie.errors import SpectrieError
 from spectrie.supervise.ready_line import read_ready
+from spectrie.supervise.signals import wait_for
 
 __all__ = ["running"]
 
 _STOP_SECONDS = 20.0
-_SIGNAL_SECONDS = 1.0
 _JOIN_SECONDS = 5.0
 _LAST_LINES = 15
 
@@ -83,9 +83,7 @@ class _Output:
 
     def wait_ready(self) -> dict[str, Any]:
         """Waits for the ready line and returns its facts."""
-        # A signal that comes just before a wait does not end it.
-        while not self._settled.wait(_SIGNAL_SECONDS):
-            pass
+        wait_for(self._settled)
         if self._facts:
             return self._facts
         code = self._process.wait()

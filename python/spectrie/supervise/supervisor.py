@@ -18,6 +18,7 @@ from spectrie.supervise.backoff import Backoff
 from spectrie.supervise.child import Child
 from spectrie.supervise.descendants import descendants
 from spectrie.supervise.pulse import STACKS_SIGNAL, Pulse
+from spectrie.supervise.signals import SIGNAL_S
 from spectrie.supervise.stall import StallWatch
 
 __all__ = ["EXIT_HOPELESS", "Program", "Supervisor"]
@@ -30,9 +31,6 @@ EXIT_HOPELESS = 78
 MAX_FAILED_STARTS = 5
 CHECK_S = 0.1
 """How often watched children are looked at."""
-
-SIGNAL_S = 1.0
-"""How long a signal may wait that comes just before this thread does: it does not end the wait then."""
 
 STACKS_S = 0.3
 """Time for a stalled child to write where its threads are."""

@@ -15,6 +15,7 @@ from typing import Any
 from spectrie.engine.host import EngineHost
 from spectrie.supervise.pulse import Pulse
 from spectrie.supervise.ready_line import print_ready
+from spectrie.supervise.signals import wait_for
 from spectrie.worker.config import WorkerOptions
 from spectrie.worker.health import HealthServer
 from spectrie.worker.link import RouterLink
@@ -28,9 +29,6 @@ log = logging.getLogger("spectrie.worker")
 EXIT_FAILURE = 1
 EXIT_STOPPED = 130
 PROGRESS_S = 1.0
-
-SIGNAL_S = 1.0
-"""How long a signal may wait that comes just before the main thread does."""
 
 
 class _Progress:
@@ -67,11 +65,6 @@ class _Signals:
         if self.drain.is_set():
             self.stop.set()
         self.drain.set()
-
-    def wait(self) -> None:
-        """Waits until it is to drain. Looks again at times: a signal just before the wait does not end it."""
-        while not self.drain.wait(SIGNAL_S):
-            pass
 
     def ask_to_drain(self, grace_s: float | None) -> None:
         """Drains, within `grace_s` seconds or as long as a signal has it."""
@@ -131,7 +124,7 @@ def _serve(
         vitals.serve(host)
         link.start(host, state_folder)
         _announce(link, signals.drain, _facts(host, options, health))
-        signals.wait()
+        wait_for(signals.drain)
         if died.is_set():
             # Nothing can finish any more: the supervisor starts a new worker at once.
             link.close()
