@@ -232,8 +232,7 @@ fn spawn(
         budget.workers,
         Speaks::Http2,
         tls.workers.clone(),
-    )
-    .prompt();
+    );
     servers.spawn(grpc::serve_workers(dialled, workers, closing.clone()));
     if let Some(listener) = listeners.grpc {
         let incoming = Incoming::new(
@@ -253,8 +252,7 @@ fn spawn(
             budget.operators.clone(),
             Speaks::Http2,
             tls.grpc.clone(),
-        )
-        .prompt();
+        );
         servers.spawn(admin::serve(incoming, token, service, closing.clone()));
     }
     if let Some(listener) = listeners.http {

@@ -2,8 +2,6 @@
 
 use std::future::Future as _;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,7 +11,7 @@ use tokio::time::{Instant, Sleep};
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::access::{Bodies, BodyShare};
+use crate::access::BodyShare;
 use crate::error::{ErrorKind, RequestError};
 
 /// A request's body under its bounds.
@@ -29,27 +27,23 @@ pub(super) struct Bounded {
 }
 
 impl Bounded {
-    /// A body of at most `limit` bytes within `bodies` and those of its connection and tenant, in one piece or
-    /// as a conversation.
-    ///
-    /// # Errors
-    /// The others leave no room for it.
+    /// A body of at most `limit` bytes, counted in `share` and whole within `timeout`; in a conversation, each
+    /// message.
     pub(super) fn new(
         body: Body,
-        bodies: &Bodies,
-        (connection, tenant): (Option<&Arc<AtomicUsize>>, Option<&str>),
+        share: BodyShare,
         limit: usize,
+        timeout: Duration,
         is_conversation: bool,
-    ) -> Result<Self, RequestError> {
-        let timeout = bodies.timeout();
-        Ok(Self {
+    ) -> Self {
+        Self {
             body,
-            share: bodies.begin(connection, tenant, limit)?,
+            share,
             left: limit,
             timeout,
             end: Box::pin(tokio::time::sleep(timeout)),
             is_conversation,
-        })
+        }
     }
 }
 

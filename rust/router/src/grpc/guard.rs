@@ -101,13 +101,8 @@ impl GuardLayer {
         let (head, body) = request.into_parts();
         let place = head.extensions.get::<Place>();
         let connection = place.map(|place| place.bodies(purpose != Purpose::Work));
-        let body = Bounded::new(
-            body,
-            bodies,
-            (connection, tenant.as_deref()),
-            limit,
-            is_conversation,
-        )?;
+        let share = bodies.begin(connection, tenant.as_deref(), limit)?;
+        let body = Bounded::new(body, share, limit, bodies.timeout(), is_conversation);
         Ok(Request::from_parts(head, Body::new(body)))
     }
 }

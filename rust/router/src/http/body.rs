@@ -211,6 +211,12 @@ mod tests {
         assert!(message.contains("recursion limit"), "{message}");
     }
 
+    /// Why a request is refused whose body may have ten bytes.
+    async fn refusal(request: Request) -> HttpError {
+        let bodies = Bodies::new(1 << 20, Duration::from_secs(1));
+        read(request, 10, &bodies, None).await.unwrap_err()
+    }
+
     #[tokio::test]
     async fn body_over_the_limit_is_413_with_both_sizes() {
         let request = Request::post("/")
@@ -218,14 +224,7 @@ mod tests {
             .header(CONTENT_LENGTH, "20")
             .body(Body::from(vec![b' '; 20]))
             .unwrap();
-        let error = read(
-            request,
-            10,
-            &Bodies::new(1 << 20, Duration::from_secs(1)),
-            None,
-        )
-        .await
-        .unwrap_err();
+        let error = refusal(request).await;
         assert_eq!(error.status, 413);
         assert_eq!(error.code, Some("request_too_large"));
         assert_eq!(
@@ -240,28 +239,14 @@ mod tests {
             .header(CONTENT_TYPE, "text/plain; charset=utf-8")
             .body(Body::from("{}"))
             .unwrap();
-        let error = read(
-            request,
-            10,
-            &Bodies::new(1 << 20, Duration::from_secs(1)),
-            None,
-        )
-        .await
-        .unwrap_err();
+        let error = refusal(request).await;
         assert_eq!(error.param.as_deref(), Some("content-type"));
         let request = Request::post("/")
             .header(CONTENT_TYPE, "Application/JSON; charset=utf-8")
             .header(CONTENT_ENCODING, "gzip")
             .body(Body::from("{}"))
             .unwrap();
-        let error = read(
-            request,
-            10,
-            &Bodies::new(1 << 20, Duration::from_secs(1)),
-            None,
-        )
-        .await
-        .unwrap_err();
+        let error = refusal(request).await;
         assert_eq!(error.param.as_deref(), Some("content-encoding"));
     }
 }

@@ -53,8 +53,6 @@ pub(crate) struct Connection {
     awaited: Option<(usize, Pin<Box<Sleep>>)>,
     /// Bytes read since it last waited or let others go first.
     turn_bytes: usize,
-    /// Whether it waits until few tasks do.
-    may_pause: bool,
     /// Until it is read on though it has had its turn.
     pause: Option<Pin<Box<Sleep>>>,
     /// Pauses since its last turn.
@@ -77,16 +75,9 @@ impl Connection {
             speaks,
             awaited: Some((speaks as usize, Box::pin(sleep(silence)))),
             turn_bytes: 0,
-            may_pause: true,
             pause: None,
             num_pauses: 0,
         }
-    }
-
-    /// Lets others go first after each turn, but never waits until few tasks do: for peers that others wait for.
-    pub(super) fn prompt(mut self) -> Self {
-        self.may_pause = false;
-        self
     }
 
     /// What its peer speaks.
@@ -124,7 +115,7 @@ impl Connection {
             ready!(pause.as_mut().poll(context));
             self.pause = None;
         }
-        if self.may_pause && self.num_pauses < MOST_PAUSES && many_wait() {
+        if !self.place.is_prompt() && self.num_pauses < MOST_PAUSES && many_wait() {
             self.num_pauses += 1;
             let pause = self.pause.insert(Box::pin(sleep(PAUSE)));
             ready!(pause.as_mut().poll(context));
@@ -254,15 +245,16 @@ mod tests {
     }
 
     /// How many of `num_tasks` had run, each for `time`, when a connection beside them was read to its end.
-    async fn run_before_it_was_read(num_tasks: usize, time: Duration, is_prompt: bool) -> usize {
+    async fn run_before_it_was_read(
+        num_tasks: usize,
+        time: Duration,
+        places: fn(usize, usize, Duration) -> Places,
+    ) -> usize {
         let (mut peer, own) = tokio::io::duplex(4 * TURN_BYTES);
         peer.write_all(&vec![0; 4 * TURN_BYTES]).await.unwrap();
         let silence = Duration::from_secs(60);
-        let place = Places::new(1, 0, silence).take().unwrap();
+        let place = places(1, 0, silence).take().unwrap();
         let mut connection = Connection::new(Box::new(own), place, Speaks::Http2, silence);
-        if is_prompt {
-            connection = connection.prompt();
-        }
         // In a task: this function has a thread of its own.
         let reading = tokio::spawn(async move {
             let num_run = Arc::new(AtomicUsize::new(0));
@@ -287,14 +279,14 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_connection_is_read_on_once_few_tasks_wait() {
         const NUM_TASKS: usize = 30_000;
-        let num_run = run_before_it_was_read(NUM_TASKS, Duration::ZERO, false).await;
+        let num_run = run_before_it_was_read(NUM_TASKS, Duration::ZERO, Places::new).await;
         assert!(num_run >= NUM_TASKS - 2 * MOST_QUEUED, "{num_run}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_connection_that_others_wait_for_is_read_on_after_each_turn() {
         const NUM_TASKS: usize = 30_000;
-        let num_run = run_before_it_was_read(NUM_TASKS, Duration::ZERO, true).await;
+        let num_run = run_before_it_was_read(NUM_TASKS, Duration::ZERO, Places::prompt).await;
         assert!(num_run < NUM_TASKS - 2 * MOST_QUEUED, "{num_run}");
     }
 
@@ -302,7 +294,7 @@ mod tests {
     async fn a_connection_is_read_on_after_many_pauses_though_tasks_wait() {
         const NUM_TASKS: usize = 30_000;
         let spin = Duration::from_micros(100);
-        let num_run = run_before_it_was_read(NUM_TASKS, spin, false).await;
+        let num_run = run_before_it_was_read(NUM_TASKS, spin, Places::new).await;
         assert!(num_run < NUM_TASKS - 2 * MOST_QUEUED, "{num_run}");
     }
 

@@ -44,12 +44,12 @@ impl Budget {
         let silence = Duration::from_secs_f64(limits.hello_timeout_s);
         Self {
             clients: Places::new(clients.max(FEWEST), RESERVE / 2, silence),
-            workers: Places::new(
+            workers: Places::prompt(
                 limits.max_worker_connections.unwrap_or(others),
                 RESERVE / 4,
                 silence,
             ),
-            operators: Places::new(others, RESERVE / 4, silence),
+            operators: Places::prompt(others, RESERVE / 4, silence),
         }
     }
 }

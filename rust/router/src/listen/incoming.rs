@@ -30,7 +30,6 @@ pub(crate) struct Incoming {
     places: Places,
     speaks: Speaks,
     tls: Option<Tls>,
-    is_prompt: bool,
     handshakes: JoinSet<Option<Connection>>,
     logged: Option<Instant>,
 }
@@ -48,16 +47,9 @@ impl Incoming {
             listener,
             places,
             speaks,
-            is_prompt: false,
             handshakes: JoinSet::new(),
             logged: None,
         }
-    }
-
-    /// The same for peers that others wait for: they are read however much others sent.
-    pub(crate) fn prompt(mut self) -> Self {
-        self.is_prompt = true;
-        self
     }
 
     /// Whether only this machine reaches it.
@@ -71,7 +63,7 @@ impl Incoming {
             let accepted = tokio::select! {
                 Some(shaken) = self.handshakes.join_next() => {
                     if let Ok(Some(connection)) = shaken {
-                        return self.paced(connection);
+                        return connection;
                     }
                     continue;
                 }
@@ -80,7 +72,7 @@ impl Incoming {
             match accepted {
                 Ok(bytes) => {
                     if let Some(connection) = self.begin(bytes) {
-                        return self.paced(connection);
+                        return connection;
                     }
                 }
                 Err(error) => {
@@ -88,14 +80,6 @@ impl Incoming {
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
-        }
-    }
-
-    fn paced(&self, connection: Connection) -> Connection {
-        if self.is_prompt {
-            connection.prompt()
-        } else {
-            connection
         }
     }
 

@@ -27,6 +27,7 @@ pub(crate) struct Places(Arc<Shared>);
 struct Shared {
     limits: [usize; 2],
     silence: Duration,
+    are_prompt: bool,
     table: Mutex<Table>,
     /// Rings when a connection that was asked to close has closed.
     closed: Notify,
@@ -61,9 +62,19 @@ struct Seat {
 impl Places {
     /// `limit` places and `reserve` more for probes; a new connection may be silent for `silence`.
     pub(crate) fn new(limit: usize, reserve: usize, silence: Duration) -> Self {
+        Self::begin([limit, reserve], silence, false)
+    }
+
+    /// Such places for peers that others wait for: they are read however many tasks wait.
+    pub(crate) fn prompt(limit: usize, reserve: usize, silence: Duration) -> Self {
+        Self::begin([limit, reserve], silence, true)
+    }
+
+    fn begin(limits: [usize; 2], silence: Duration, are_prompt: bool) -> Self {
         Self(Arc::new(Shared {
-            limits: [limit, reserve],
+            limits,
             silence,
+            are_prompt,
             table: Mutex::default(),
             closed: Notify::new(),
         }))
@@ -157,6 +168,11 @@ impl Place {
     /// Cancelled when the connection must close.
     pub(crate) fn close(&self) -> &CancellationToken {
         &self.0.close
+    }
+
+    /// Whether others wait for its peer.
+    pub(super) fn is_prompt(&self) -> bool {
+        self.0.places.0.are_prompt
     }
 
     /// What its unfinished bodies hold, in bytes: of calls that anyone may make, or of those behind a key, so
