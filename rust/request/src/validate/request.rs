@@ -12,7 +12,8 @@ use super::structured::check_structured;
 use super::token_ids::check_token_ids;
 use crate::Violation;
 
-/// Every violation of `request` that can be seen without tokenizing; empty when there are none.
+/// The violations of `request` that can be seen without tokenizing, the first few where they are many; empty when
+/// there are none.
 ///
 /// Token ids are checked when the `vocabulary_size` is known.
 pub fn check_request(
@@ -47,7 +48,7 @@ pub fn check_request(
     if let Some(vocabulary_size) = vocabulary_size {
         check_token_ids(&mut checker, request, vocabulary_size);
     }
-    checker.violations
+    checker.into_violations()
 }
 
 /// Violations of `prompt`, as [`check_request`] finds them, with fields below `chat`.
@@ -57,7 +58,7 @@ pub fn check_chat(chat: Option<&v1::ChatPrompt>) -> Vec<Violation> {
         Some(chat) => check_chat_prompt(&mut checker, chat),
         None => checker.refuse("chat", "required, give at least one message"),
     }
-    checker.violations
+    checker.into_violations()
 }
 
 fn check_name(checker: &mut Checker, field: &str, name: &str) {
@@ -101,7 +102,7 @@ fn check_chat_prompt(checker: &mut Checker, chat: &v1::ChatPrompt) {
     checker.check((1..=MAX_MESSAGES).contains(&count), "chat.messages", || {
         format!("given {count} messages; allowed: 1 to {MAX_MESSAGES}")
     });
-    for (index, message) in chat.messages.iter().enumerate() {
+    for (index, message) in chat.messages.iter().take(MAX_MESSAGES).enumerate() {
         if message.role.is_empty() || message.role.len() > MAX_NAME_BYTES {
             checker.refuse(
                 format!("chat.messages[{index}].role"),

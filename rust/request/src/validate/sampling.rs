@@ -93,7 +93,7 @@ mod tests {
     fn fields(check: impl FnOnce(&mut Checker)) -> Vec<String> {
         let mut checker = Checker::default();
         check(&mut checker);
-        let violations = checker.violations.into_iter();
+        let violations = checker.into_violations().into_iter();
         violations.map(|violation| violation.field).collect()
     }
 

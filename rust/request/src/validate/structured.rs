@@ -59,7 +59,7 @@ mod tests {
     fn fields(constraint: Option<Constraint>) -> Vec<String> {
         let mut checker = Checker::default();
         check_structured(&mut checker, &v1::Structured { constraint });
-        let violations = checker.violations.into_iter();
+        let violations = checker.into_violations().into_iter();
         violations.map(|violation| violation.field).collect()
     }
 

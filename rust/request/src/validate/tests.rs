@@ -98,3 +98,25 @@ fn prediction_needs_content_and_mode_a_known_number() {
         ]
     );
 }
+
+#[test]
+fn a_request_with_millions_of_faults_names_a_few() {
+    let message = v1::ChatMessage::default();
+    let mut bad = request();
+    bad.prompt = Some(v1::generate_request::Prompt::Chat(v1::ChatPrompt {
+        messages: vec![message; 2_000_000],
+        ..Default::default()
+    }));
+    let found = check_request(&bad, None);
+    assert_eq!(
+        found[0].message,
+        "given 2000000 messages; allowed: 1 to 2048"
+    );
+    assert_eq!(found.len(), 32);
+    let last = found.last().unwrap();
+    assert_eq!(last.field, "chat.messages[30].role");
+    assert_eq!(
+        last.message,
+        "given 0 bytes; allowed: 1 to 128; 2017 more are wrong"
+    );
+}

@@ -9,7 +9,7 @@ use crate::Violation;
 pub fn check_id_list(field: &str, ids: &[u32], vocabulary_size: u32) -> Vec<Violation> {
     let mut checker = Checker::default();
     check_ids(&mut checker, field, ids, vocabulary_size);
-    checker.violations
+    checker.into_violations()
 }
 
 /// Refuses token ids at or above `vocabulary_size`, at most one per list.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::key_entry::KeyEntry;
 use super::usage::{Pass, Usage};
-use crate::error::{ErrorKind, RequestError};
+use crate::error::{ErrorKind, MAX_ECHO_BYTES, RequestError, cut};
 use crate::fleet::Fleet;
 
 /// A key that was recognized. Cheap to clone.
@@ -36,13 +36,15 @@ impl Grant {
         if self.allows_model(model) {
             return Ok(());
         }
+        let model = cut(model, MAX_ECHO_BYTES);
         let models = self.entry.models.as_deref().unwrap_or_default();
         let allowed = models.join(", ");
+        let denied = denied(format!(
+            "model {model:?} is not open to this key; allowed: {allowed}"
+        ));
         Err(RequestError {
-            resource: Some(Box::new(("model", model.to_owned()))),
-            ..denied(format!(
-                "model {model:?} is not open to this key; allowed: {allowed}"
-            ))
+            resource: Some(Box::new(("model", model.into_owned()))),
+            ..denied
         })
     }
 

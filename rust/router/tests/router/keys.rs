@@ -61,6 +61,10 @@ async fn models_that_a_key_may_not_use_are_closed_and_not_shown() {
         assert_eq!(status.code(), Code::PermissionDenied);
         assert!(status.message().ends_with("allowed: other"), "{status}");
     }
+    let long = of_model(&"m".repeat(1 << 20));
+    let status = ask(&router, "limited", long).await.unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied);
+    assert!(status.message().contains("(1048576 bytes)"), "{status}");
     let tokenizing = v1::TokenizeRequest {
         model: Some("fake".into()),
         text: "abc".into(),
