@@ -46,7 +46,7 @@ impl RouterConfig {
     /// # Errors
     /// [`RouterError::Config`] names the member at fault and where it is.
     pub fn from_json(json: &str) -> Result<Self, RouterError> {
-        let config: Self =
+        let mut config: Self =
             serde_json::from_str(json).map_err(|error| RouterError::Config(error.to_string()))?;
         for (name, seconds) in [
             (
@@ -76,6 +76,8 @@ impl RouterConfig {
             let message = format!("traces.sample (--otlp-sample): given {sample}; allowed: 0 to 1");
             return Err(RouterError::Config(message));
         }
+        let limits = &mut config.limits;
+        limits.max_deadline_s = limits.max_deadline_s.max(limits.default_deadline_s);
         Ok(config)
     }
 }
@@ -138,7 +140,7 @@ pub struct LimitsConfig {
     pub max_header_bytes: u32,
     /// Deadline of a request that names none, in seconds: 600.
     pub default_deadline_s: f64,
-    /// Longest deadline a request may have, in seconds: 1800.
+    /// Longest deadline a request may have, in seconds: 1800, or the default one where that is longer.
     pub max_deadline_s: f64,
     /// How long an answer may lie unread before its stream ends, in seconds: 60.
     pub client_stall_timeout_s: f64,
@@ -359,6 +361,16 @@ mod tests {
         assert_eq!(config.listen.http, None);
         assert_eq!(config.listen.grpc.as_deref(), Some("127.0.0.1:50051"));
         assert_eq!(config.limits.max_message_bytes, 4 << 20);
+    }
+
+    #[test]
+    fn a_request_may_have_the_deadline_that_it_has_by_default() {
+        let longest = |json| {
+            let limits = RouterConfig::from_json(json).unwrap().limits;
+            std::time::Duration::from_secs_f64(limits.max_deadline_s).as_secs()
+        };
+        assert_eq!(longest(r#"{"limits": {"default_deadline_s": 7200}}"#), 7200);
+        assert_eq!(longest("{}"), 1800);
     }
 
     #[test]

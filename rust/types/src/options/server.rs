@@ -103,7 +103,7 @@ rows! {
     /// Maximum requests that wait.
     max_queue = Value::None => row(Group::Limits, integer(0, 65_536))
         .flag("max_queue", ROUTERS).shown("4 x running").unit("requests");
-    /// Deadline of requests without one.
+    /// Deadline of requests without one; what a request asks for may be 30m, or this where it is longer.
     request_timeout = Value::Number(REQUEST_TIMEOUT_S) => row(Group::Limits, DURATION)
         .flag("request_timeout", ROUTERS);
     /// Time for running requests to finish at shutdown.
