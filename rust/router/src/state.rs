@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::access::{ApiKeys, Bodies};
 use crate::config::RouterConfig;
 use crate::generation::Generation;
+use crate::listen::Answers;
 use crate::metrics::{Calls, Metrics};
 
 /// What every API handler needs. Cheap to clone.
@@ -16,6 +17,10 @@ pub struct AppState {
     pub keys: Arc<ApiKeys>,
     /// Bounds what arrives.
     pub bodies: Bodies,
+    /// Bounds what arrives, and what is answered, where no key is asked for.
+    pub open_bodies: Bodies,
+    /// Ends what nobody reads.
+    pub(crate) answers: Answers,
     /// Says what each call did.
     pub(crate) calls: Calls,
     /// Counts.

@@ -16,6 +16,8 @@ const LEAST_PART: usize = 8;
 /// What a connection may hold whatever the others do: a probe, or a short prompt. A connection costs more itself,
 /// and their number is bounded.
 const SURE_BYTES: usize = BASE_BYTES + (4 << 10);
+/// Bytes of unfinished calls that need no key, over all connections.
+pub(crate) const MAX_OPEN_BYTES: usize = 4 << 20;
 /// How long a caller is asked to wait when too much is arriving.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 

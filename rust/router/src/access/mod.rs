@@ -15,7 +15,7 @@ mod usage;
 
 pub use api_keys::{ApiKeys, read_keys};
 pub use bodies::Bodies;
-pub(crate) use bodies::BodyShare;
+pub(crate) use bodies::{BodyShare, MAX_OPEN_BYTES};
 pub use grant::Grant;
 pub use key_entry::KeyEntry;
 pub(crate) use reload::follow;

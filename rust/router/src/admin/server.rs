@@ -8,11 +8,11 @@ use tokio_util::sync::CancellationToken;
 use tonic_health::ServingStatus;
 
 use super::service::AdminService;
-use crate::access::{Bodies, Token};
+use crate::access::{Bodies, MAX_OPEN_BYTES, Token};
 use crate::config::AccessConfig;
 use crate::error::RouterError;
 use crate::grpc::{self, Gate, GuardLayer};
-use crate::listen::{Incoming, Listener};
+use crate::listen::{Answers, Incoming, Listener};
 
 /// Anyone who can open this socket decides what requests draft from, and reads tenants' names.
 const SOCKET_MODE: u32 = 0o600;
@@ -58,6 +58,7 @@ pub(crate) async fn serve(
     incoming: Incoming,
     token: Option<Token>,
     service: AdminService,
+    answers: Answers,
     shutdown: CancellationToken,
 ) -> Result<(), RouterError> {
     let failed = |message: String| RouterError::Serve {
@@ -73,11 +74,13 @@ pub(crate) async fn serve(
     let (reflection_v1, reflection_v1alpha) =
         grpc::reflection(ADMIN_FILE_DESCRIPTOR_SET).map_err(failed)?;
     let service = AdminServer::new(service).max_decoding_message_size(MAX_MESSAGE_BYTES);
-    let bodies = Bodies::new(MAX_UNFINISHED_BYTES, BODY_TIMEOUT);
+    let bodies = [MAX_UNFINISHED_BYTES, MAX_OPEN_BYTES];
+    let [bodies, open_bodies] = bodies.map(|limit| Bodies::new(limit, BODY_TIMEOUT));
     grpc::configured(GuardLayer::new(
         Gate::Token(token),
         MAX_MESSAGE_BYTES,
-        bodies,
+        (bodies, open_bodies),
+        answers,
     ))
     .add_service(service)
     .add_service(health)

@@ -13,7 +13,7 @@ use super::background::{lasting, once};
 use super::certificates::Certificates;
 use super::listeners::{Bound, Listeners};
 use super::pupils::All;
-use crate::access::{self, ApiKeys, Bodies, Token};
+use crate::access::{self, ApiKeys, Bodies, MAX_OPEN_BYTES, Token};
 use crate::admin::{self, AdminListener, AdminService};
 use crate::config::{LimitsConfig, RouterConfig};
 use crate::error::RouterError;
@@ -21,7 +21,7 @@ use crate::fleet::{self, Fleet};
 use crate::generation::Generation;
 use crate::grpc;
 use crate::http;
-use crate::listen::{self, Budget, Incoming, Speaks};
+use crate::listen::{self, Answers, Budget, Incoming, Speaks};
 use crate::metrics::{Calls, Endpoint, Exporter, Metrics, Sending};
 use crate::state::AppState;
 use crate::workers::{Broadcast, CorpusList, Registry, SessionContext, WorkerListener};
@@ -180,7 +180,9 @@ fn build(
         state: AppState {
             generation,
             keys: Arc::new(keys.shared_by(&fleet)),
-            bodies: bodies(&config.limits),
+            bodies: bodies(&config.limits, config.limits.max_unfinished_bytes),
+            open_bodies: bodies(&config.limits, MAX_OPEN_BYTES),
+            answers: answers(&config.limits),
             calls: Calls::new(config.log.access, exporter.map(|one| (one, sample))),
             metrics,
             config,
@@ -190,10 +192,15 @@ fn build(
     })
 }
 
-/// What bodies that are still arriving may hold.
-fn bodies(limits: &LimitsConfig) -> Bodies {
-    let timeout = Duration::from_secs_f64(limits.body_timeout_s);
-    Bodies::new(limits.max_unfinished_bytes, timeout)
+/// Bodies that may hold `max_bytes` while they arrive.
+fn bodies(limits: &LimitsConfig, max_bytes: usize) -> Bodies {
+    Bodies::new(max_bytes, Duration::from_secs_f64(limits.body_timeout_s))
+}
+
+/// What nobody reads may hold what nobody ends to send. A stream ends with its reason first, and can be read then.
+fn answers(limits: &LimitsConfig) -> Answers {
+    let patience = Duration::from_secs_f64(2.0 * limits.client_stall_timeout_s);
+    Answers::new(patience, limits.max_unfinished_bytes as u64)
 }
 
 /// Starts one server for each listener, and what runs beside them; they end when `closing` is
@@ -220,6 +227,10 @@ fn spawn(
     let (generation, ended) = (state.generation.clone(), closing.clone());
     beside.spawn(lasting("records", async move || {
         generation.expire_records(ended.clone()).await;
+    }));
+    let (answers, ended) = (state.answers.clone(), closing.clone());
+    beside.spawn(lasting("answers", async move || {
+        answers.follow(ended.clone()).await;
     }));
     if let Some(mut sending) = sending {
         let ended = closing.clone();
@@ -253,7 +264,8 @@ fn spawn(
             Speaks::Http2,
             tls.grpc.clone(),
         );
-        servers.spawn(admin::serve(incoming, token, service, closing.clone()));
+        let (answers, closing) = (state.answers.clone(), closing.clone());
+        servers.spawn(admin::serve(incoming, token, service, answers, closing));
     }
     if let Some(listener) = listeners.http {
         let incoming = Incoming::new(listener, budget.clients, Speaks::Http1, tls.http.clone());

@@ -2,6 +2,7 @@
 
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,11 +14,12 @@ use tonic::body::Body;
 
 use crate::access::BodyShare;
 use crate::error::{ErrorKind, RequestError};
+use crate::sync::lock;
 
 /// A request's body under its bounds.
 pub(super) struct Bounded {
     body: Body,
-    share: BodyShare,
+    share: Arc<Mutex<BodyShare>>,
     /// Bytes that it may still have.
     left: usize,
     timeout: Duration,
@@ -31,7 +33,7 @@ impl Bounded {
     /// message.
     pub(super) fn new(
         body: Body,
-        share: BodyShare,
+        share: Arc<Mutex<BodyShare>>,
         limit: usize,
         timeout: Duration,
         is_conversation: bool,
@@ -70,7 +72,7 @@ impl hyper::body::Body for Bounded {
                 return Poll::Ready(Some(Err(too_large())));
             }
             this.left -= data.len();
-            if let Err(full) = this.share.add(data.len()) {
+            if let Err(full) = lock(&this.share).add(data.len()) {
                 return Poll::Ready(Some(Err(full.into())));
             }
             if this.is_conversation {

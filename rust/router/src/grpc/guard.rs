@@ -3,9 +3,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -13,9 +15,9 @@ use tower::{Layer, Service};
 
 use super::bounded::Bounded;
 use super::gate::{Gate, Purpose};
-use crate::access::{Bodies, Grant};
+use crate::access::{Bodies, BodyShare, Grant};
 use crate::error::{ErrorKind, RequestError};
-use crate::listen::{HeldBody, Place, Running};
+use crate::listen::{Answer, Answers, Place, Running, Turn};
 use crate::metrics::Call;
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
@@ -32,8 +34,6 @@ pub(crate) struct Deadline(pub(crate) Instant);
 const MAX_PROBE_BYTES: usize = 4 << 10;
 /// Bytes of a conversation with reflection.
 const MAX_REFLECTION_BYTES: usize = 1 << 20;
-/// Bytes of unfinished calls that need no key, over all connections.
-const MAX_OPEN_BYTES: usize = 4 << 20;
 /// Frame of a message, with room to spare.
 const FRAME_BYTES: usize = 1 << 10;
 
@@ -46,16 +46,24 @@ pub(crate) struct GuardLayer {
     bodies: Bodies,
     /// Of calls that anyone may make.
     open_bodies: Bodies,
+    answers: Answers,
 }
 
 impl GuardLayer {
-    /// Lets in what `gate` says, with messages of up to `max_message_bytes` that share `bodies`.
-    pub(crate) fn new(gate: Gate, max_message_bytes: usize, bodies: Bodies) -> Self {
+    /// Lets in what `gate` says, with messages of up to `max_message_bytes` that share `bodies`, or
+    /// `open_bodies` where anyone may send them; answers are listed among `answers`.
+    pub(crate) fn new(
+        gate: Gate,
+        max_message_bytes: usize,
+        (bodies, open_bodies): (Bodies, Bodies),
+        answers: Answers,
+    ) -> Self {
         Self {
             gate,
             max_message_bytes,
-            open_bodies: Bodies::new(MAX_OPEN_BYTES, bodies.timeout()),
             bodies,
+            open_bodies,
+            answers,
         }
     }
 
@@ -74,12 +82,13 @@ impl GuardLayer {
         })
     }
 
-    /// Checks who calls and bounds what they send.
+    /// Checks who calls and bounds what they send. Calls that anyone may make count until they are answered: health
+    /// can be watched for ever.
     fn admit(
         &self,
         mut request: Request<Body>,
         call: &Call,
-    ) -> Result<Request<Body>, RequestError> {
+    ) -> Result<(Request<Body>, Held), RequestError> {
         let granted = self.gate.enter(request.uri(), request.headers())?;
         call.of_tenant(granted.0.as_ref().map(Grant::tenant));
         request.extensions_mut().insert(call.clone());
@@ -102,8 +111,17 @@ impl GuardLayer {
         let place = head.extensions.get::<Place>();
         let connection = place.map(|place| place.bodies(purpose != Purpose::Work));
         let share = bodies.begin(connection, tenant.as_deref(), limit)?;
+        let share = Arc::new(Mutex::new(share));
+        let open = (purpose != Purpose::Work).then(|| share.clone());
         let body = Bounded::new(body, share, limit, bodies.timeout(), is_conversation);
-        Ok(Request::from_parts(head, Body::new(body)))
+        let request = Request::from_parts(head, Body::new(body));
+        let held = Held {
+            running: Self::hold(&request)?,
+            tenant: tenant.map(Arc::from),
+            _open: open,
+            call: call.clone(),
+        };
+        Ok((request, held))
     }
 }
 
@@ -119,7 +137,13 @@ impl<S> Layer<S> for GuardLayer {
 }
 
 /// What lasts until an answer is sent.
-type Held = (Option<Running>, Call);
+#[derive(Debug)]
+pub(crate) struct Held {
+    running: Option<Running>,
+    tenant: Option<Arc<str>>,
+    _open: Option<Arc<Mutex<BodyShare>>>,
+    call: Call,
+}
 
 /// Runs a call as [`GuardLayer`] says, and rewrites the statuses that tonic makes itself.
 #[derive(Clone, Debug)]
@@ -133,9 +157,9 @@ where
     S: Service<Request<Body>, Response = Response<R>>,
     S::Future: Send + 'static,
     S::Error: Send + 'static,
-    R: Default + Send + 'static,
+    R: hyper::body::Body<Data = Bytes> + Default + Send + 'static,
 {
-    type Response = Response<HeldBody<R, Held>>;
+    type Response = Response<Answer<R, Held>>;
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
@@ -146,11 +170,7 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let uri = request.uri().clone();
         let call = self.layer.gate.note(&uri, request.headers());
-        let admitted = self.layer.admit(request, &call).and_then(|request| {
-            let running = GuardLayer::hold(&request)?;
-            Ok((request, running))
-        });
-        let (request, running) = match admitted {
+        let (request, held) = match self.layer.admit(request, &call) {
             Ok(admitted) => admitted,
             Err(error) => {
                 self.layer.gate.count_refused(&uri, &error);
@@ -161,6 +181,7 @@ where
             }
         };
         let max_message_bytes = self.layer.max_message_bytes;
+        let answers = self.layer.answers.clone();
         let answer = self.inner.call(request);
         Box::pin(async move {
             let response = answer.await?;
@@ -168,10 +189,17 @@ where
             let status = reworded
                 .as_ref()
                 .map_or_else(|| code(response.headers()), Status::code);
-            call.answered(&name(status));
+            held.call.answered(&name(status));
             Ok(match reworded {
                 Some(status) => status.into_http(),
-                None => response.map(|body| HeldBody::new(body, (running, call))),
+                None => response.map(|body| {
+                    let turn = held
+                        .running
+                        .as_ref()
+                        .map_or_else(Turn::default, Running::turn);
+                    let tenant = held.tenant.clone();
+                    Answer::new(&answers, body, held, turn, tenant)
+                }),
             })
         })
     }

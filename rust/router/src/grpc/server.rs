@@ -53,7 +53,8 @@ pub(crate) async fn serve(
     let router = configured(GuardLayer::new(
         gate,
         max_message_bytes,
-        state.bodies.clone(),
+        (state.bodies.clone(), state.open_bodies.clone()),
+        state.answers.clone(),
     ))
     .max_concurrent_streams(limits.max_concurrent_streams)
     .http2_max_header_list_size(limits.max_header_bytes)

@@ -18,8 +18,8 @@ use uuid::Uuid;
 
 use crate::access::{ApiKeys, Grant};
 use crate::generation::Caller;
-use crate::listen::{HeldBody, Place};
-use crate::metrics::{Call, Calls, Metrics};
+use crate::listen::{Answer, HeldBody, Place, Running};
+use crate::metrics::{Call, Calls};
 use crate::state::AppState;
 
 use super::error::HttpError;
@@ -96,29 +96,31 @@ fn call_of(request: &Request) -> Call {
     call.cloned().unwrap_or_default()
 }
 
-/// Keeps the connection's place while the request runs. Where every other place is busy, only probes
-/// are answered.
-pub(super) async fn hold_place(
-    State(metrics): State<Arc<Metrics>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if PROBES.contains(&request.uri().path()) {
-        return next.run(request).await;
-    }
-    let running = match request.extensions().get::<Place>().map(Place::run) {
-        Some(Some(running)) => Some(running),
-        Some(None) => {
-            let busy = busy();
-            if let Some(route) = counted(request.uri().path()) {
-                metrics.request(route, busy.status().as_str());
-            }
-            return busy;
+/// The connection's place, from the key's check to the answer's last byte.
+#[derive(Debug, Clone)]
+struct Placed {
+    running: Arc<Running>,
+    tenant: Option<Arc<str>>,
+}
+
+/// Sends the answer in pieces, and ends it where nobody takes them. Answers that anyone can have count as unfinished
+/// bodies do: a connection with too many of them is closed.
+pub(super) async fn send(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let place = request.extensions().get::<Place>().cloned();
+    let mut response = next.run(request).await;
+    let placed = response.extensions_mut().remove::<Placed>();
+    let mut share = None;
+    if let (None, Some(place)) = (&placed, &place) {
+        match state.open_bodies.begin(Some(place.bodies(true)), None, 0) {
+            Ok(begun) => share = Some(begun),
+            Err(_) => place.close().cancel(),
         }
-        None => None,
-    };
-    let response = next.run(request).await;
-    response.map(|body| Body::new(HeldBody::new(body, running)))
+    }
+    let (turn, tenant) = placed.as_ref().map_or_else(Default::default, |placed| {
+        (placed.running.turn(), placed.tenant.clone())
+    });
+    let held = (placed, share);
+    response.map(|body| Body::new(Answer::new(&state.answers, body, held, turn, tenant)))
 }
 
 fn busy() -> Response {
@@ -239,7 +241,8 @@ pub(super) async fn bound_headers(
 }
 
 /// Lets in who has a key, when keys are configured: every path but [`PROBES`], unknown paths too.
-/// Metrics count all tenants, so no key of one opens them.
+/// Metrics count all tenants, so no key of one opens them. Who was let in holds the connection's place; where every
+/// other place is busy there is none.
 pub(super) async fn authenticate(
     State(state): State<AppState>,
     mut request: Request,
@@ -248,9 +251,9 @@ pub(super) async fn authenticate(
     let call = call_of(&request);
     let path = request.uri().path();
     let is_open = state.config.access.open_introspection && INTROSPECTION.contains(&path);
-    let grant = if is_open || PROBES.contains(&path) {
-        None
-    } else {
+    let is_placed = !is_open && !PROBES.contains(&path);
+    let mut placed = None;
+    let grant = if is_placed {
         let header = request.headers().get(AUTHORIZATION);
         let header = header.and_then(|value| value.to_str().ok());
         let grant = state.keys.grant(header.and_then(ApiKeys::bearer));
@@ -259,10 +262,25 @@ pub(super) async fn authenticate(
         if path == METRICS && !state.keys.is_open() {
             return Err(metrics_closed());
         }
+        if let Some(place) = request.extensions().get::<Place>() {
+            let Some(running) = place.run() else {
+                return Ok(busy());
+            };
+            placed = Some(Placed {
+                running: Arc::new(running),
+                tenant: grant.as_ref().map(|grant| Arc::from(grant.tenant())),
+            });
+        }
         grant
+    } else {
+        None
     };
     request.extensions_mut().insert(Granted { grant, call });
-    Ok(next.run(request).await)
+    let mut response = next.run(request).await;
+    if let Some(placed) = placed {
+        response.extensions_mut().insert(placed);
+    }
+    Ok(response)
 }
 
 fn metrics_closed() -> HttpError {

@@ -1,5 +1,7 @@
 //! Addresses, their sockets, and how many connections they hold.
 
+mod answer;
+mod answers;
 mod connection;
 mod descriptors;
 mod held_body;
@@ -7,7 +9,10 @@ mod incoming;
 mod places;
 mod socket;
 mod tls;
+mod turn;
 
+pub(crate) use answer::Answer;
+pub(crate) use answers::Answers;
 pub(crate) use connection::Speaks;
 pub(crate) use descriptors::Budget;
 pub(crate) use held_body::HeldBody;
@@ -15,3 +20,4 @@ pub(crate) use incoming::{ALPN_HTTP1, ALPN_HTTP2, Incoming};
 pub(crate) use places::{Place, Running};
 pub(crate) use socket::{Listener, unix_path};
 pub(crate) use tls::{Audience, Tls};
+pub(crate) use turn::Turn;

@@ -1,23 +1,28 @@
 //! Places for connections: bounded, and taken from who waits when all are in use.
 //!
 //! A connection is idle while no request of it runs. Where all places are taken, the one that has
-//! been idle longest is closed for a new one. Where none is idle, a new one gets a place of the
+//! been idle longest is closed for a new one; where none is idle, the one that has taken nothing of
+//! its answers for longest. Else a new one gets a place of the
 //! reserve, in which only probes are answered; the longest idle one of the reserve makes room in
 //! turn. So peers that hold connections shut nobody out, and health answers at any load.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::answers::READS;
+use super::turn::Turn;
 use crate::sync::lock;
 
 /// Connections that were asked to close and have not yet, at most: each holds a descriptor beside
 /// the places.
 const MAX_CLOSING: usize = 16;
+/// How often it is asked who reads nothing, after nobody was found: that looks at every connection.
+const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// Places of one kind of listener. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -41,6 +46,8 @@ struct Table {
     taken: [usize; 2],
     num_closing: usize,
     clock: u64,
+    /// When it was last asked who reads nothing.
+    asked: Option<Instant>,
 }
 
 /// Kind of a place, and its index.
@@ -53,7 +60,8 @@ enum Kind {
 #[derive(Debug)]
 struct Seat {
     kind: Kind,
-    num_running: usize,
+    /// Requests that run, each with its turns.
+    running: Vec<Turn>,
     /// When it became idle.
     since: u64,
     close: CancellationToken,
@@ -120,7 +128,8 @@ impl Table {
         if self.taken[kind as usize] < limits[kind as usize] {
             return true;
         }
-        let Some((_, id)) = self.idle[kind as usize].pop_first() else {
+        let idle = self.idle[kind as usize].pop_first().map(|(_, id)| id);
+        let Some(id) = idle.or_else(|| self.unread(kind, Instant::now())) else {
             return false;
         };
         if let Some(seat) = self.seats.remove(&id) {
@@ -129,6 +138,21 @@ impl Table {
             self.num_closing += 1;
         }
         true
+    }
+
+    /// The seat of `kind` whose peer has taken nothing of any of its answers for longest.
+    fn unread(&mut self, kind: Kind, now: Instant) -> Option<u64> {
+        if self.asked.is_some_and(|asked| now < asked + ASK_EVERY) {
+            return None;
+        }
+        let unread = self.seats.iter().filter_map(|(id, seat)| {
+            let times = seat.running.iter().map(|turn| turn.unread(now));
+            let shortest = times.min().flatten()?;
+            (seat.kind == kind && shortest >= READS).then_some((shortest, *id))
+        });
+        let longest = unread.max();
+        self.asked = longest.is_none().then_some(now);
+        longest.map(|(_, id)| id)
     }
 
     fn tick(&mut self) -> u64 {
@@ -142,7 +166,7 @@ impl Table {
         self.idle[kind as usize].insert((id, id));
         let seat = Seat {
             kind,
-            num_running: 0,
+            running: Vec::new(),
             since: id,
             close,
         };
@@ -186,6 +210,7 @@ impl Place {
     /// then only probes may be answered.
     pub(crate) fn run(&self) -> Option<Running> {
         let places = &self.0.places.0;
+        let turn = Turn::default();
         let mut table = lock(&places.table);
         let id = self.0.id;
         let is_reserve = |table: &Table| {
@@ -203,10 +228,13 @@ impl Place {
         if let Some(seat) = table.seats.get_mut(&id) {
             let (kind, since) = (seat.kind, seat.since);
             seat.kind = Kind::Ordinary;
-            seat.num_running += 1;
+            seat.running.push(turn.clone());
             table.idle[kind as usize].remove(&(since, id));
         }
-        Some(Running(self.clone()))
+        Some(Running {
+            place: self.clone(),
+            turn,
+        })
     }
 }
 
@@ -226,18 +254,30 @@ impl Drop for Held {
 
 /// A request that runs, until dropped.
 #[derive(Debug)]
-pub(crate) struct Running(Place);
+pub(crate) struct Running {
+    place: Place,
+    turn: Turn,
+}
+
+impl Running {
+    /// Whose turn it is: a peer that reads nothing keeps its place only while nobody needs it.
+    pub(crate) fn turn(&self) -> Turn {
+        self.turn.clone()
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let held = &self.0.0;
+        let held = &self.place.0;
         let mut table = lock(&held.places.0.table);
         let now = table.tick();
         let Some(seat) = table.seats.get_mut(&held.id) else {
             return;
         };
-        seat.num_running -= 1;
-        if seat.num_running == 0 {
+        if let Some(index) = seat.running.iter().position(|turn| turn.is(&self.turn)) {
+            seat.running.swap_remove(index);
+        }
+        if seat.running.is_empty() {
             seat.since = now;
             let kind = seat.kind;
             table.idle[kind as usize].insert((now, held.id));
@@ -276,6 +316,29 @@ mod tests {
         assert!(probe.close().is_cancelled() && !busy.close().is_cancelled());
         drop((running, busy));
         assert!(next.run().is_some(), "a place became free");
+    }
+
+    #[test]
+    fn a_connection_that_reads_nothing_makes_room_where_none_is_idle() {
+        let places = places(3, 0);
+        let all = [(); 3].map(|()| places.take().unwrap());
+        let running = [&all[0], &all[0], &all[1], &all[2]].map(|place| place.run().unwrap());
+        let unread = |seconds| {
+            let now = Instant::now() + Duration::from_secs(seconds);
+            lock(&places.0.table).unread(Kind::Ordinary, now)
+        };
+        running[0].turn().set_clients();
+        running[3].turn().set_clients();
+        assert_eq!(unread(0), None, "each may still be read");
+        assert_eq!(
+            unread(60),
+            Some(all[2].0.id),
+            "the first one has another call"
+        );
+        running[1].turn().set_clients();
+        assert_eq!(unread(60), Some(all[2].0.id), "it is the longest");
+        running[3].turn().set_ours();
+        assert_eq!(unread(60), Some(all[0].0.id));
     }
 
     #[tokio::test]
