@@ -9,14 +9,16 @@ use std::time::Duration;
 
 /// Accusations after which a choice goes on alone.
 const MAX_ACCUSATIONS: u32 = 2;
-/// Failures without a token between them after which a choice fails.
+/// Failures without a token between them after which a choice fails that has no tokens.
 const MAX_FAULTS: u32 = 2;
+/// The same for one that has: what failed is rather its worker, and others may fail with it for a moment.
+const MAX_FAULTS_BEGUN: u32 = 4;
 /// Refusals without a token between them after which a choice that has no tokens is refused.
 const MAX_REFUSALS: u32 = 2;
-/// The wait after the second refusal in a row; each further one waits twice as long.
-const REFUSAL_DELAY: Duration = Duration::from_millis(50);
+/// The wait after the second refusal, or failure, in a row; each further one waits twice as long.
+const FIRST_DELAY: Duration = Duration::from_millis(50);
 /// The longest of these waits.
-const MAX_REFUSAL_DELAY: Duration = Duration::from_secs(2);
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// How a worker's part in a choice ended before the answer did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +93,7 @@ impl Blame {
         };
         Some(Self {
             accusations: accusations.min(MAX_ACCUSATIONS),
-            faults: faults.min(MAX_FAULTS),
+            faults: faults.min(MAX_FAULTS_BEGUN),
             refusals: refusals.min(MAX_REFUSALS),
             has_progress: flags & 1 != 0,
             is_alone: flags & 2 != 0,
@@ -122,22 +124,22 @@ impl Blame {
             End::Drained => self.go_on(Duration::ZERO),
             End::Faulted => {
                 self.faults += 1;
-                if self.faults >= MAX_FAULTS {
+                let limit = if is_begun {
+                    MAX_FAULTS_BEGUN
+                } else {
+                    MAX_FAULTS
+                };
+                if self.faults >= limit {
                     return Verdict::GiveUp;
                 }
-                self.go_on(Duration::ZERO)
+                self.go_on(delay_after(self.faults))
             }
             End::Refused => {
                 self.refusals += 1;
                 if !is_begun && self.refusals >= MAX_REFUSALS {
                     return Verdict::GiveUp;
                 }
-                let doublings = self.refusals.saturating_sub(2).min(16);
-                let delay = match self.refusals {
-                    1 => Duration::ZERO,
-                    _ => MAX_REFUSAL_DELAY.min(REFUSAL_DELAY * (1 << doublings)),
-                };
-                self.go_on(delay)
+                self.go_on(delay_after(self.refusals))
             }
         }
     }
@@ -145,6 +147,15 @@ impl Blame {
     fn go_on(&self, delay: Duration) -> Verdict {
         let alone = self.is_alone;
         Verdict::GoOn { delay, alone }
+    }
+}
+
+/// The wait before it is tried again after so many ends of one kind in a row: none after the first.
+fn delay_after(num_ends: u32) -> Duration {
+    let doublings = num_ends.saturating_sub(2).min(16);
+    match num_ends {
+        0 | 1 => Duration::ZERO,
+        _ => MAX_DELAY.min(FIRST_DELAY * (1 << doublings)),
     }
 }
 
@@ -212,11 +223,21 @@ mod tests {
     }
 
     #[test]
-    fn second_fault_without_a_token_between_ends_it() {
+    fn second_fault_ends_what_has_no_tokens_and_the_fourth_without_one_between_what_has() {
+        let mut fresh = Blame::default();
+        assert_eq!(fresh.ended(End::Faulted, false), WITH_OTHERS);
+        assert_eq!(fresh.ended(End::Faulted, false), Verdict::GiveUp);
         let mut blame = Blame::default();
         assert_eq!(blame.ended(End::Faulted, true), WITH_OTHERS);
         blame.progressed();
-        assert_eq!(blame.ended(End::Faulted, true), WITH_OTHERS);
+        for millis in [0, 50, 100] {
+            let delay = Duration::from_millis(millis);
+            let again = Verdict::GoOn {
+                delay,
+                alone: false,
+            };
+            assert_eq!(blame.ended(End::Faulted, true), again);
+        }
         assert_eq!(blame.ended(End::Faulted, true), Verdict::GiveUp);
     }
 
@@ -234,6 +255,6 @@ mod tests {
             })
             .collect();
         assert_eq!(delays[..3], [0, 50, 100].map(Duration::from_millis));
-        assert!(delays.is_sorted() && delays[39] == MAX_REFUSAL_DELAY);
+        assert!(delays.is_sorted() && delays[39] == MAX_DELAY);
     }
 }
