@@ -31,3 +31,10 @@ def test_a_child_that_was_ready_for_long_pauses_shortly_whether_it_worked_or_not
     for _ in range(8):
         backoff.after_failed_start()
     assert backoff.after_end(60.0, has_worked=False) == FIRST_PAUSE_S
+
+
+def test_a_hopeless_child_pauses_longest_until_it_has_run_for_long() -> None:
+    backoff = Backoff()
+    assert backoff.after_hopeless_start() == LONGEST_PAUSE_S
+    assert backoff.after_failed_start() == LONGEST_PAUSE_S
+    assert backoff.after_end(60.0, has_worked=False) == FIRST_PAUSE_S

@@ -1,4 +1,4 @@
-"""The supervisor restarts what dies or stalls, gives up on what cannot start, and drains in order."""
+"""The supervisor restarts what dies or stalls, ends when nothing can start, and drains in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ with supervisor.Supervisor(drain_s=5.0) as host:
     for index, source in enumerate(sys.argv[1:]):
         host.start(supervisor.Program(f"child-{index}",
             lambda facts, source=source: [sys.executable, "-c", source, str(facts)],
-            stall_timeout_s=1.0 if "open_pulse" in source else None))
+            stall_timeout_s=1.0 if "open_pulse" in source else None,
+            serves=source.split()[2] if source.startswith("# serves") else None))
     ready = host.wait_ready()
     if isinstance(ready, int):
         sys.exit(ready)
@@ -71,6 +72,28 @@ DEAF = HOST.replace(
     "sys.exit(host.run())",
     "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); sys.exit(host.run())",
 )
+
+# Good at its first start. Later ones end with CODE while there is a file FOLDER/broken.
+BROKEN = (
+    """
+import os, sys
+if sys.argv[1] != "None" and os.path.exists("FOLDER/broken"):
+    sys.exit(print("no such weights", file=sys.stderr) or CODE)
+"""
+    + GOOD
+)
+
+
+def broken(folder: Path, code: int) -> str:
+    """A program that starts once, and again once `folder` is without the file `broken`."""
+    (folder / "broken").touch()
+    return BROKEN.replace("FOLDER", str(folder)).replace("CODE", str(code))
+
+
+def serving(model: str, source: str) -> str:
+    """A program that serves a model."""
+    return f"# serves {model}\n{source}"
+
 
 STUBBORN = GOOD.replace("sys.exit(0)", "pass")
 
@@ -323,6 +346,61 @@ def test_hopeless_child_is_not_started_again(started: list[Run]) -> None:
     code, errors = run.end()
     assert code == 1
     assert errors.count("bad model") == 1
+
+
+@pytest.mark.parametrize("code", [78, 1])
+def test_worker_that_can_start_no_more_leaves_the_others_alone_and_comes_back_once_it_can(
+    started: list[Run], tmp_path: Path, code: int
+) -> None:
+    run = Run(GOOD, serving("a", GOOD), serving("b", broken(tmp_path, code)))
+    started.append(run)
+    router, other, pid = run.wait_ready()
+    os.kill(pid, signal.SIGKILL)
+    for _ in range(2):
+        line = lines_until(run, "Now served")[-1]
+        assert line.startswith("child-2 ") and "no such weights" in line
+        assert "tried again every 0.1 s" in line
+        assert line.endswith("Now served: a by 1 of 1 workers, b by 0 of 1 workers\n")
+    (tmp_path / "broken").unlink()
+    lines_until(run, "child-2 is back")
+    run.process.send_signal(signal.SIGINT)
+    exit_code, errors = run.end()
+    assert exit_code == 0
+    for text in (f"[child-0] ended {router}\n", f"[child-1] ended {other}\n", "[child-2] ended "):
+        assert text in errors
+
+
+def test_it_ends_once_every_worker_is_hopeless(started: list[Run], tmp_path: Path) -> None:
+    run = Run(GOOD, *(serving(model, broken(tmp_path, 78)) for model in "ab"))
+    started.append(run)
+    _, first, second = run.wait_ready()
+    os.kill(second, signal.SIGKILL)
+    lines_until(run, "Now served")
+    os.kill(first, signal.SIGKILL)
+    code, errors = run.end()
+    assert code == 1
+    assert "nothing can be served any more: ending\nchild-1 cannot start" in errors
+
+
+def test_it_ends_with_a_hopeless_program_that_all_others_need(
+    started: list[Run], tmp_path: Path
+) -> None:
+    run = Run(broken(tmp_path, 78), serving("a", GOOD))
+    started.append(run)
+    router, worker = run.wait_ready()
+    os.kill(router, signal.SIGKILL)
+    assert run.end()[0] == 1
+    assert wait_gone(worker)
+
+
+def test_worker_that_cannot_start_at_first_ends_it_though_another_serves(
+    started: list[Run],
+) -> None:
+    run = Run(serving("a", GOOD), serving("b", "import sys; sys.exit(78)"))
+    started.append(run)
+    code, errors = run.end()
+    assert code == 1
+    assert "child-1 cannot start" in errors and "tried again" not in errors
 
 
 def test_children_end_when_the_supervisor_is_killed(started: list[Run]) -> None:

@@ -27,6 +27,11 @@ class Backoff:
         pause_s, self._next_s = self._next_s, min(self._next_s * 2, LONGEST_PAUSE_S)
         return pause_s
 
+    def after_hopeless_start(self) -> float:
+        """The pause in seconds after an end that a start soon after would only repeat."""
+        self._next_s = LONGEST_PAUSE_S
+        return self._next_s
+
     def after_end(self, ready_s: float, *, has_worked: bool) -> float:
         """The pause in seconds after an end.
 

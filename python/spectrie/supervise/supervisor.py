@@ -1,4 +1,4 @@
-"""Keeps a router and several workers running: restarts those that die, gives up if they cannot start."""
+"""Keeps a router and several workers running: restarts those that die, ends where none could serve."""
 
 from __future__ import annotations
 
@@ -49,12 +49,14 @@ class Program:
         environment: Variables added to this process's own.
         stall_timeout_s: Seconds without progress after which it is killed and started again; the
             program says how far it is, see `pulse`. None watches nothing.
+        serves: The model that it serves. None is for a program that all others need.
     """
 
     name: str
     command: Callable[[Mapping[str, Any] | None], Sequence[str]]
     environment: Mapping[str, str] = field(default_factory=dict)
     stall_timeout_s: float | None = None
+    serves: str | None = None
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class _Slot:
     progress: int | None = None
     has_worked: bool = False
     failed_starts: int = 0
+    is_hopeless: bool = False
     backoff: Backoff = field(default_factory=Backoff)
 
 
@@ -85,6 +88,11 @@ class _Event:
 class Supervisor:
     """Starts programs in order and keeps them running until a signal or a hopeless failure.
 
+    A program is hopeless when it says so by its exit code, or after five starts that failed. Until all
+    were ready, that ends everything at once. Afterwards it ends everything where all others need that
+    program, or where every one that serves a model is hopeless; else it is tried again at the longest
+    pause, and the others go on.
+
     The first SIGINT or SIGTERM drains: programs receive SIGTERM one after the other, in the order
     of their start. The second kills them all at once.
 
@@ -97,6 +105,7 @@ class Supervisor:
         self._slots: list[_Slot] = []
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._num_signals = 0
+        self._were_ready = False
 
     def __enter__(self) -> Supervisor:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -129,6 +138,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Keeps everything running; returns the exit code after a signal or a hopeless failure."""
+        self._were_ready = True
         while True:
             code = self._next()
             if code is not None:
@@ -194,6 +204,9 @@ class Supervisor:
             slot.ready_since_s = time.monotonic()
             slot.progress, slot.has_worked = None, False
             slot.failed_starts = 0
+            if slot.is_hopeless:
+                slot.is_hopeless = False
+                log.info("%s is back", slot.program.name)
             slot.facts = slot.facts or event.payload
         elif event.kind == "pulse":
             watch, pulse, now_s = event.payload
@@ -214,6 +227,8 @@ class Supervisor:
         name = slot.program.name
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if code == EXIT_HOPELESS:
+            if self._goes_on_without(slot, "cannot start, and a restart alone would not help"):
+                return None
             log.error("%s cannot start, and a restart would not help", name)
             return 1
         if was_ready and code == 0:
@@ -227,8 +242,13 @@ class Supervisor:
             log.warning("%s ended (%s); restarting it in %.3g s", name, how, pause_s)
         else:
             slot.failed_starts += 1
-            if slot.failed_starts >= MAX_FAILED_STARTS:
-                self._give_up(slot, how)
+            if slot.is_hopeless or slot.failed_starts >= MAX_FAILED_STARTS:
+                what = f"did not start in {slot.failed_starts} attempts ({how})"
+                if self._goes_on_without(slot, what):
+                    return None
+                log.error("%s %s; its last lines:", name, what)
+                for line in _last_lines(slot):
+                    log.error("  %s", line)
                 return 1
             pause_s = slot.backoff.after_failed_start()
             log.warning(
@@ -239,20 +259,43 @@ class Supervisor:
                 MAX_FAILED_STARTS,
                 pause_s,
             )
+        self._restart(slot, pause_s)
+        return None
+
+    def _restart(self, slot: _Slot, pause_s: float) -> None:
+        """Starts a program again after a pause."""
         timer = threading.Timer(pause_s, self._events.put, (_Event(slot, "restart"),))
         timer.daemon = True
         timer.start()
-        return None
 
-    def _give_up(self, slot: _Slot, how: str) -> None:
+    def _goes_on_without(self, slot: _Slot, what: str) -> bool:
+        """Notes that a program is hopeless; tries it again later if something is left without it."""
+        slot.is_hopeless = True
+        if not self._were_ready:
+            return False
+        workers = [one for one in self._slots if one.program.serves is not None]
+        if slot.program.serves is None or all(one.is_hopeless for one in workers):
+            log.error("nothing can be served any more: ending")
+            return False
+        pause_s = slot.backoff.after_hopeless_start()
         log.error(
-            "%s did not start in %d attempts (%s); its last lines:",
+            "%s %s: %s. Put that right: it is tried again every %g s. Now served: %s",
             slot.program.name,
-            MAX_FAILED_STARTS,
-            how,
+            what,
+            (_last_lines(slot) or ["it said nothing"])[-1],
+            pause_s,
+            self._served(),
         )
-        for line in slot.child.last_lines if slot.child is not None else ():
-            log.error("  %s", line)
+        self._restart(slot, pause_s)
+        return True
+
+    def _served(self) -> str:
+        """How many workers each model has, in words."""
+        ready: dict[str, list[bool]] = {}
+        for slot in self._slots:
+            if slot.program.serves is not None:
+                ready.setdefault(slot.program.serves, []).append(slot.ready)
+        return ", ".join(f"{one} by {sum(of)} of {len(of)} workers" for one, of in ready.items())
 
     def _drain(self) -> int:
         """Ends the programs one after the other; a second signal kills them all at once."""
@@ -281,3 +324,7 @@ class Supervisor:
             child.kill()
             return True
         return False
+
+
+def _last_lines(slot: _Slot) -> list[str]:
+    return [] if slot.child is None else slot.child.last_lines

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from spectrie.cli.console.logs import configure_logs
@@ -132,19 +131,21 @@ def _workers(settings: Settings, models: Sequence[Served], target: str) -> Itera
                 "state_dir": state_folder(settings.state_dir, model.name, len(models)),
                 **share,
             }
-            yield _worker(settings, model.folder, fixed, number)
+            yield _worker(settings, model, fixed, number)
 
 
-def _worker(settings: Settings, folder: Path, fixed: Mapping[str, object], number: int) -> Program:
+def _worker(settings: Settings, model: Served, fixed: Mapping[str, object], number: int) -> Program:
     environment: dict[str, str] = {}
     threads = fixed.get("threads") or settings.threads
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads)
 
     def command(facts: Mapping[str, Any] | None) -> Sequence[str]:
-        return [*_spectrie(), "worker", str(folder), *_flags("worker", settings, fixed)]
+        return [*_spectrie(), "worker", str(model.folder), *_flags("worker", settings, fixed)]
 
-    return Program(f"worker-{number}", command, environment, settings.worker_stall_timeout)
+    return Program(
+        f"worker-{number}", command, environment, settings.worker_stall_timeout, model.name
+    )
 
 
 def _share(settings: Settings, num_workers: int) -> dict[str, object]:
