@@ -1,5 +1,5 @@
-//! Access control: API keys of clients, shared secrets of workers and operators, and how much may
-//! be sent before a request is known.
+//! Access control: API keys of clients, shared secrets of workers and operators, and how tenants share
+//! what bodies and waiting requests may hold, and the threads that read them.
 
 mod api_keys;
 mod bodies;
@@ -10,7 +10,9 @@ mod key_fields;
 mod keys_fuzz;
 mod keys_text;
 mod reload;
+mod room;
 mod token;
+mod turns;
 mod usage;
 
 pub use api_keys::{ApiKeys, read_keys};
@@ -19,5 +21,7 @@ pub(crate) use bodies::{BodyShare, MAX_OPEN_BYTES};
 pub use grant::Grant;
 pub use key_entry::KeyEntry;
 pub(crate) use reload::follow;
+pub(crate) use room::Room;
 pub(crate) use token::Token;
+pub(crate) use turns::Turns;
 pub(crate) use usage::Pass;

@@ -9,7 +9,7 @@ use spectrie_proto::{v1, worker_v1};
 use spectrie_request::resolve::text_bytes;
 use spectrie_request::{Caller, Naming, ResolvedRequest};
 
-use super::blocking::TextPool;
+use super::blocking::{Asker, TextPool};
 use crate::error::RequestError;
 use crate::failover::Digest;
 use crate::metrics::AttemptName;
@@ -39,7 +39,7 @@ pub(crate) struct Facts {
 /// Resolves a request that passed [`spectrie_request::validate::check_request`].
 ///
 /// # Errors
-/// As [`spectrie_request::resolve()`], and too many texts at once.
+/// As [`spectrie_request::resolve()`], and as [`TextPool::run`].
 pub(crate) async fn resolve(
     request: v1::GenerateRequest,
     facts: Facts,
@@ -59,9 +59,14 @@ pub(crate) async fn resolve(
     } else {
         Naming::Refused
     };
-    let request = texts.run(text_bytes(&request), move || {
+    let owner = tenant.clone();
+    let asker = Asker {
+        tenant: tenant.as_deref(),
+        deadline,
+    };
+    let request = texts.run(asker, text_bytes(&request), move || {
         let caller = Caller {
-            tenant: tenant.as_deref(),
+            tenant: owner.as_deref(),
             naming,
         };
         spectrie_request::resolve(request_id, request, served.facts(max_context), caller)

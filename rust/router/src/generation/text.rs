@@ -7,9 +7,11 @@ use spectrie_request::Refusal;
 use spectrie_request::resolve::{chat_text_and_ids, encode};
 use spectrie_request::validate::{check_chat, check_id_list};
 
+use super::blocking::Asker;
 use super::{Caller, Generation};
 use crate::access::Pass;
 use crate::error::{ErrorKind, RequestError};
+use crate::sync::now;
 use crate::workers::ServedModel;
 
 /// Most tokens of a text that is only to be tokenized.
@@ -31,6 +33,14 @@ impl Generation {
         Ok((model, caller.begin()?))
     }
 
+    /// For whom a text is turned, and how long.
+    fn asker<'a>(&self, caller: &'a Caller) -> Asker<'a> {
+        Asker {
+            tenant: caller.tenant(),
+            deadline: self.deadline(caller.deadline, now()),
+        }
+    }
+
     /// Token ids of a text.
     ///
     /// # Errors
@@ -45,7 +55,11 @@ impl Generation {
         let text = request.text;
         let num_bytes = text.len();
         let work = move || encode(&model.text, &text, add_special_tokens, "text", MAX_TOKENS);
-        let token_ids = self.shared.texts.run(num_bytes, work).await?;
+        let token_ids = self
+            .shared
+            .texts
+            .run(self.asker(caller), num_bytes, work)
+            .await?;
         Ok(v1::TokenizeResponse { token_ids })
     }
 
@@ -68,7 +82,7 @@ impl Generation {
         let text = self
             .shared
             .texts
-            .run(ids.len(), move || {
+            .run(self.asker(caller), ids.len(), move || {
                 let decoded = model.text.tokenizer.decode(&ids, skip_special_tokens);
                 decoded.map_err(|error| Refusal::invalid("token_ids", error.to_string()))
             })
@@ -99,7 +113,11 @@ impl Generation {
         let contents = chat.messages.iter().map(|message| message.content.len());
         let num_bytes = contents.sum();
         let work = move || chat_text_and_ids(model.facts(0), &chat, "chat", MAX_TOKENS);
-        let (text, token_ids) = self.shared.texts.run(num_bytes, work).await?;
+        let (text, token_ids) = self
+            .shared
+            .texts
+            .run(self.asker(caller), num_bytes, work)
+            .await?;
         Ok(v1::ApplyChatTemplateResponse { text, token_ids })
     }
 }
