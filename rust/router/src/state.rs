@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::access::{ApiKeys, Bodies};
+use crate::access::{ApiKeys, Bodies, Turns};
 use crate::config::RouterConfig;
 use crate::generation::Generation;
 use crate::listen::Answers;
@@ -21,6 +21,8 @@ pub struct AppState {
     pub open_bodies: Bodies,
     /// Ends what nobody reads.
     pub(crate) answers: Answers,
+    /// Says which long body is parsed next.
+    pub(crate) long_bodies: Turns,
     /// Says what each call did.
     pub(crate) calls: Calls,
     /// Counts.

@@ -13,7 +13,7 @@ use super::background::{lasting, once};
 use super::certificates::Certificates;
 use super::listeners::{Bound, Listeners};
 use super::pupils::All;
-use crate::access::{self, ApiKeys, Bodies, MAX_OPEN_BYTES, Token};
+use crate::access::{self, ApiKeys, Bodies, MAX_OPEN_BYTES, Token, Turns};
 use crate::admin::{self, AdminListener, AdminService};
 use crate::config::{LimitsConfig, RouterConfig};
 use crate::error::RouterError;
@@ -28,6 +28,10 @@ use crate::workers::{Broadcast, CorpusList, Registry, SessionContext, WorkerList
 
 /// How long servers may take to send their last bytes after the last request has ended.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
+
+/// How many long bodies are parsed at the same time: a list of token ids takes sixteen times its
+/// length while it is read.
+const NUM_LONG_BODIES: usize = 2;
 
 /// How a router ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,6 +187,7 @@ fn build(
             bodies: bodies(&config.limits, config.limits.max_unfinished_bytes),
             open_bodies: bodies(&config.limits, MAX_OPEN_BYTES),
             answers: answers(&config.limits),
+            long_bodies: Turns::new(NUM_LONG_BODIES),
             calls: Calls::new(config.log.access, exporter.map(|one| (one, sample))),
             metrics,
             config,

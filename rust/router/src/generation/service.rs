@@ -322,7 +322,8 @@ impl Generation {
         left.map_or(Ok(()), |left| Err(RequestError::ends_workers(Some(left))))
     }
 
-    pub(super) fn deadline(&self, asked: Option<Instant>, now: Instant) -> Instant {
+    /// When a request that comes now is of no more use.
+    pub(crate) fn deadline(&self, asked: Option<Instant>, now: Instant) -> Instant {
         let limits = &self.shared.config.limits;
         let latest = now + Duration::from_secs_f64(limits.max_deadline_s);
         let default = now + Duration::from_secs_f64(limits.default_deadline_s);

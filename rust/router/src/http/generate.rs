@@ -1,18 +1,20 @@
 //! `POST /v1/chat/completions` and `POST /v1/completions`: read, run, answer whole or as a stream;
 //! `GET /v1/streams/{request_id}`: go on with a stream that was cut.
 
+use std::time::Instant;
+
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spectrie_proto::v1;
-use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::access::BodyShare;
+use crate::access::{BodyShare, Turns};
 use crate::error::{ErrorKind, RequestError};
 use crate::state::AppState;
+use crate::sync::now;
 
 use super::answer::events::{Happened, Running};
 use super::answer::logprobs::{Logprobs, PromptLogprobs};
@@ -25,10 +27,6 @@ use super::layers::{Granted, RequestId, X_SPECTRIE_IGNORED};
 
 /// Bodies up to this length are parsed at once, in well under a millisecond.
 const INLINE_BYTES: usize = 64 << 10;
-
-/// How many long bodies are parsed at the same time: a list of token ids takes sixteen times its
-/// length while it is read.
-static LONG_BODIES: Semaphore = Semaphore::const_new(2);
 
 /// The last event of a stream that a client has.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -101,7 +99,13 @@ async fn answer(
         granted.tenant(),
     )
     .await?;
-    let mut api = decode(endpoint, bytes, share).await?;
+    let body = Body {
+        bytes,
+        share,
+        tenant: granted.tenant(),
+        deadline: state.generation.deadline(None, now()),
+    };
+    let mut api = body.decode(endpoint, &state.long_bodies).await?;
     // The header's name is for logs and may be shared by the calls of one trace; a name in the body
     // must be unique.
     let id = api
@@ -124,24 +128,43 @@ async fn answer(
     Ok(response)
 }
 
-/// Parses and converts a body; a long one on another thread, so that no stream waits for it. It keeps
-/// its share meanwhile.
-async fn decode(
-    endpoint: Endpoint,
+/// A body that has arrived.
+struct Body<'a> {
     bytes: Bytes,
+    /// What it holds until it is converted.
     share: BodyShare,
-) -> Result<ApiRequest, HttpError> {
-    if bytes.len() <= INLINE_BYTES {
-        return convert(endpoint, body::parse(&bytes)?);
+    tenant: Option<&'a str>,
+    deadline: Instant,
+}
+
+impl Body<'_> {
+    /// Parses and converts it; a long one on another thread, so that no stream waits for it, when its
+    /// tenant has a turn.
+    async fn decode(
+        self,
+        endpoint: Endpoint,
+        long_bodies: &Turns,
+    ) -> Result<ApiRequest, HttpError> {
+        let Self {
+            bytes,
+            share,
+            tenant,
+            deadline,
+        } = self;
+        if bytes.len() <= INLINE_BYTES {
+            return convert(endpoint, body::parse(&bytes)?);
+        }
+        let seat = long_bodies
+            .seat(tenant, bytes.len(), deadline, "the body was read")
+            .await?;
+        let decoding = tokio::task::spawn_blocking(move || {
+            // Both are held until it ends, also when the caller has gone.
+            let _held = (share, seat);
+            convert(endpoint, body::parse(&bytes)?)
+        });
+        let panicked = |_| RequestError::new(ErrorKind::Internal, "reading the body failed");
+        decoding.await.map_err(panicked)?
     }
-    // Only a closed semaphore has no permit to give, and nothing closes this one.
-    let _permit = LONG_BODIES.acquire().await;
-    let decoding = tokio::task::spawn_blocking(move || {
-        let _share = share;
-        convert(endpoint, body::parse(&bytes)?)
-    });
-    let panicked = |_| RequestError::new(ErrorKind::Internal, "reading the body failed");
-    decoding.await.map_err(panicked)?
 }
 
 /// A choice as it grows.
@@ -215,4 +238,56 @@ fn ignored_header(names: &[String]) -> Option<HeaderValue> {
         return None;
     }
     HeaderValue::from_str(&value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::access::Bodies;
+
+    fn body(tenant: &str, num_bytes: usize, deadline: Instant) -> Body<'_> {
+        let bodies = Bodies::new(1 << 20, Duration::from_secs(1));
+        let text = format!("{{\"prompt\": \"{}\"}}", "x".repeat(num_bytes));
+        Body {
+            bytes: text.into(),
+            share: bodies.begin(None, Some(tenant), 1).unwrap(),
+            tenant: Some(tenant),
+            deadline,
+        }
+    }
+
+    fn later() -> Instant {
+        now() + Duration::from_secs(600)
+    }
+
+    #[tokio::test]
+    async fn long_body_comes_before_those_of_a_tenant_that_had_a_turn_and_a_short_one_at_once() {
+        let turns = Turns::new(1);
+        let busy = turns.seat(Some("ann"), 1 << 20, later(), "").await;
+        let mut next_of_ann = Box::pin(turns.seat(Some("ann"), 1, later(), ""));
+        assert!(futures_util::poll!(&mut next_of_ann).is_pending());
+        let long = body("bob", 2 * INLINE_BYTES, later());
+        let mut long = Box::pin(long.decode(Endpoint::Completions, &turns));
+        assert!(futures_util::poll!(&mut long).is_pending());
+        let short = body("bob", 10, now());
+        assert!(short.decode(Endpoint::Completions, &turns).await.is_ok());
+        drop(busy);
+        assert!(futures_util::poll!(&mut next_of_ann).is_pending());
+        assert_eq!(long.await.unwrap().requests.len(), 1);
+        assert!(next_of_ann.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn long_body_waits_no_longer_than_its_deadline() {
+        let turns = Turns::new(1);
+        let _busy = turns.seat(None, 1, later(), "").await;
+        let late = body("bob", 2 * INLINE_BYTES, now());
+        let error = late.decode(Endpoint::Completions, &turns).await;
+        let error = error.unwrap_err();
+        assert_eq!(error.status, 504);
+        let begin = "the deadline passed before the body was read";
+        assert!(error.message.starts_with(begin), "{}", error.message);
+    }
 }
