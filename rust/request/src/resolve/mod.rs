@@ -8,4 +8,6 @@ mod request;
 
 pub use namespace::Naming;
 pub use prompt::{chat_text_and_ids, encode};
-pub use request::{Caller, OutputOptions, ResolvedRequest, resolve, text_bytes, wire_name};
+pub use request::{
+    Caller, OutputOptions, ResolvedRequest, chat_bytes, resolve, text_bytes, wire_name,
+};

@@ -87,14 +87,23 @@ pub fn wire_name(tenant: Option<&str>, request_id: &str) -> String {
     )
 }
 
+/// What a message costs beside its own text, in bytes of text: a template goes through it and writes
+/// around it.
+const MESSAGE_BYTES: usize = 64;
+
+/// Bytes of text to tokenize for a chat, and what rendering it costs in such.
+pub fn chat_bytes(chat: &v1::ChatPrompt) -> usize {
+    let messages = chat.messages.iter();
+    messages
+        .map(|message| message.role.len() + message.content.len() + MESSAGE_BYTES)
+        .sum()
+}
+
 /// Bytes of text to tokenize, by which a caller chooses the thread.
 pub fn text_bytes(request: &v1::GenerateRequest) -> usize {
     let prompt = match &request.prompt {
         Some(Prompt::Text(text)) => text.len(),
-        Some(Prompt::Chat(chat)) => {
-            let messages = chat.messages.iter();
-            messages.map(|message| message.content.len()).sum()
-        }
+        Some(Prompt::Chat(chat)) => chat_bytes(chat),
         Some(Prompt::TokenIds(_)) | None => 0,
     };
     let speculation = request.speculation.as_ref();
@@ -105,9 +114,10 @@ pub fn text_bytes(request: &v1::GenerateRequest) -> usize {
     };
     let sampling = request.sampling.as_ref();
     let bad_words = sampling.map_or(0, |sampling| {
-        sampling.bad_words.iter().map(String::len).sum()
+        sampling.bad_words.iter().map(String::len).sum::<usize>()
     });
-    prompt.max(prediction).max(bad_words)
+    // A banned text is tokenized as it stands, and after a space.
+    prompt + prediction + 2 * bad_words
 }
 
 /// Resolves a request that passed [`check_request`](crate::validate::check_request): tokenizes,

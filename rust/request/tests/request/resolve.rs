@@ -3,6 +3,7 @@
 use spectrie_proto::v1::generate_request::Prompt;
 use spectrie_proto::v1::prediction::Content;
 use spectrie_proto::{v1, worker_v1};
+use spectrie_request::resolve::text_bytes;
 use spectrie_request::validate::check_request;
 use spectrie_request::{Caller, Naming, Refusal, RefusalKind, SamplingDefaults, resolve};
 
@@ -214,4 +215,34 @@ fn everything_that_needs_tokens_is_refused_at_once() {
             "sampling.bad_words[2]"
         ]
     );
+}
+
+#[test]
+fn every_text_of_a_request_counts_with_the_roles_of_its_chat() {
+    assert_eq!(text_bytes(&text("hello")), 5);
+    let roles = chat(&"r".repeat(100), "");
+    assert!(text_bytes(&roles) > 100);
+    let Some(Prompt::Chat(mut prompt)) = roles.prompt else {
+        panic!("no chat")
+    };
+    prompt.messages = vec![v1::ChatMessage::default(); 2048];
+    let empty = v1::GenerateRequest {
+        prompt: Some(Prompt::Chat(prompt)),
+        ..Default::default()
+    };
+    assert!(text_bytes(&empty) >= 2048 * 64, "each costs something");
+    let all = v1::GenerateRequest {
+        sampling: Some(v1::Sampling {
+            bad_words: vec!["no".into(), "never".into()],
+            ..Default::default()
+        }),
+        speculation: Some(v1::Speculation {
+            prediction: Some(v1::Prediction {
+                content: Some(Content::Text("hello world".into())),
+            }),
+            ..Default::default()
+        }),
+        ..text("hello")
+    };
+    assert_eq!(text_bytes(&all), 5 + 11 + 2 * 7);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spectrie_proto::v1;
 use spectrie_request::Refusal;
-use spectrie_request::resolve::{chat_text_and_ids, encode};
+use spectrie_request::resolve::{chat_bytes, chat_text_and_ids, encode};
 use spectrie_request::validate::{check_chat, check_id_list};
 
 use super::blocking::Asker;
@@ -110,8 +110,7 @@ impl Generation {
                 "a checked chat was absent",
             ));
         };
-        let contents = chat.messages.iter().map(|message| message.content.len());
-        let num_bytes = contents.sum();
+        let num_bytes = chat_bytes(&chat);
         let work = move || chat_text_and_ids(model.facts(0), &chat, "chat", MAX_TOKENS);
         let (text, token_ids) = self
             .shared
