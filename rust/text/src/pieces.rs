@@ -40,6 +40,11 @@ pub(crate) struct PieceTable {
 const KNOWN: u8 = 1;
 const SPECIAL: u8 = 2;
 const FALLBACK: u8 = 4;
+/// Not text by itself: U+FFFD may stand for each of its bytes.
+const PARTIAL: u8 = 8;
+
+/// Bytes of U+FFFD.
+const REPLACEMENT_BYTES: usize = 3;
 
 impl PieceTable {
     /// Lays out `count` tokens.
@@ -66,8 +71,11 @@ impl PieceTable {
                 if special(&text) {
                     flags |= SPECIAL;
                 }
+                let start = table.bytes.len();
                 if rule.append(text, &mut table.bytes) {
-                    flags |= FALLBACK;
+                    flags |= FALLBACK | PARTIAL;
+                } else if std::str::from_utf8(&table.bytes[start..]).is_err() {
+                    flags |= PARTIAL;
                 }
             }
             table.flags.push(flags);
@@ -79,6 +87,17 @@ impl PieceTable {
     /// One more than the largest token id.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    /// Most bytes that token `id` has in any text.
+    pub(crate) fn most_bytes(&self, id: u32) -> usize {
+        let num_bytes = self.get(id).map_or(0, |piece| piece.bytes.len());
+        let is_partial = self
+            .flags
+            .get(id as usize)
+            .is_some_and(|flags| flags & PARTIAL != 0);
+        let each = if is_partial { REPLACEMENT_BYTES } else { 1 };
+        num_bytes * each + usize::from(self.joining == Joining::Spaced)
     }
 
     /// The bytes that token `id` adds to a text that has begun; the name of a special token.

@@ -156,6 +156,11 @@ impl Tokenizer {
             .map_err(|source| TextError::Tokenizer { source })
     }
 
+    /// Returns the most bytes that the text of `ids` can have, without decoding them.
+    pub fn most_bytes(&self, ids: &[u32]) -> usize {
+        ids.iter().map(|&id| self.inner.pieces.most_bytes(id)).sum()
+    }
+
     /// Returns one more than the largest token id. The model's own vocabulary may be larger.
     pub fn vocabulary_size(&self) -> usize {
         self.inner.pieces.len()

@@ -86,6 +86,16 @@ proptest! {
             prop_assert_eq!(within.unwrap(), ids, "{}", name);
         }
     }
+
+    #[test]
+    fn no_text_of_ids_is_longer_than_they_say(ids in proptest::collection::vec(0..280_u32, 1..40)) {
+        for (name, tokenizer) in tokenizers() {
+            for skips_special in [false, true] {
+                let text = tokenizer.decode(&ids, skips_special).unwrap();
+                prop_assert!(text.len() <= tokenizer.most_bytes(&ids), "{}: {:?}", name, text);
+            }
+        }
+    }
 }
 
 #[test]

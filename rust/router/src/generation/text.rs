@@ -14,7 +14,7 @@ use crate::error::{ErrorKind, RequestError};
 use crate::sync::now;
 use crate::workers::ServedModel;
 
-/// Most tokens of a text that is only to be tokenized.
+/// Most tokens of a text that is only to be tokenized, or of which only the text is asked for.
 const MAX_TOKENS: usize = 1 << 18;
 
 impl Generation {
@@ -66,23 +66,38 @@ impl Generation {
     /// Text of token ids.
     ///
     /// # Errors
-    /// Unknown model or one that is not open to the caller, its key's limits, or ids outside the vocabulary.
+    /// Unknown model or one that is not open to the caller, its key's limits, ids outside the vocabulary, or too many.
     pub async fn detokenize(
         &self,
         request: v1::DetokenizeRequest,
         caller: &Caller,
     ) -> Result<v1::DetokenizeResponse, RequestError> {
         let (model, _pass) = self.text_model(request.model.as_deref(), caller)?;
-        let violations = check_id_list("token_ids", &request.token_ids, model.vocabulary_size);
+        let ids = request.token_ids;
+        if ids.len() > MAX_TOKENS {
+            let message = format!("given {} ids; allowed: up to {MAX_TOKENS}", ids.len());
+            return Err(RequestError::invalid("token_ids", message));
+        }
+        let violations = check_id_list("token_ids", &ids, model.vocabulary_size);
         if !violations.is_empty() {
             return Err(RequestError::invalid_fields(violations));
         }
+        let text_bytes = model.text.tokenizer.most_bytes(&ids);
+        let limit = self.shared.config.limits.max_message_bytes;
+        if text_bytes > limit {
+            let message = format!(
+                "given {} ids, whose text can have {text_bytes} bytes; allowed: up to {limit}, as many as a \
+                 message has: send them in parts",
+                ids.len()
+            );
+            return Err(RequestError::invalid("token_ids", message));
+        }
         let skip_special_tokens = request.skip_special_tokens.unwrap_or(true);
-        let ids = request.token_ids;
+        let num_bytes = size_of_val(&ids[..]) + text_bytes;
         let text = self
             .shared
             .texts
-            .run(self.asker(caller), ids.len(), move || {
+            .run(self.asker(caller), num_bytes, move || {
                 let decoded = model.text.tokenizer.decode(&ids, skip_special_tokens);
                 decoded.map_err(|error| Refusal::invalid("token_ids", error.to_string()))
             })

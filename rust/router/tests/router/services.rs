@@ -158,3 +158,31 @@ async fn too_large_message_is_resource_exhausted_with_the_limit() {
     let details = status.get_error_details();
     assert_eq!(details.error_info().unwrap().reason, "REQUEST_TOO_LARGE");
 }
+
+#[tokio::test]
+async fn ids_without_end_or_of_a_text_without_end_are_refused() {
+    let router = TestRouter::with(|config| config.limits.max_message_bytes = 600_000).await;
+    let _worker = router.worker(FakeWorker::default()).await;
+    let mut client = router.client().await;
+    let mut refused = async |token_ids: Vec<u32>| {
+        let asked = v1::DetokenizeRequest {
+            token_ids,
+            ..Default::default()
+        };
+        let status = within(client.detokenize(asked)).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        let details = status.get_error_details();
+        let violations = &details.bad_request().unwrap().field_violations;
+        assert_eq!(violations[0].field, "token_ids");
+        violations[0].description.clone()
+    };
+    let too_many = refused(vec![97; (1 << 18) + 1]).await;
+    assert_eq!(too_many, "given 262145 ids; allowed: up to 262144");
+    // A token that is the byte 0x80 may become three bytes of text, and takes two of the message.
+    let too_long = refused(vec![128; 1 << 18]).await;
+    assert_eq!(
+        too_long,
+        "given 262144 ids, whose text can have 786432 bytes; allowed: up to 600000, as many as a message has: send \
+         them in parts"
+    );
+}
