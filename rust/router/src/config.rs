@@ -117,8 +117,8 @@ impl Default for ListenConfig {
 pub struct LimitsConfig {
     /// Largest gRPC message or HTTP body, in bytes: 4 MiB.
     pub max_message_bytes: usize,
-    /// Bytes of bodies that are still arriving, over all connections, and of texts that wait to be
-    /// tokenized: 64 MiB each.
+    /// Bytes of bodies that are still arriving, over all connections; of texts that wait to be
+    /// tokenized; and of requests that wait for a worker to come (back): 64 MiB each.
     pub max_unfinished_bytes: usize,
     /// How long a body may take to arrive, in seconds: 30.
     pub body_timeout_s: f64,

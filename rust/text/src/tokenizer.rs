@@ -161,6 +161,11 @@ impl Tokenizer {
         ids.iter().map(|&id| self.inner.pieces.most_bytes(id)).sum()
     }
 
+    /// Returns the fewest tokens that a text can have, as far as its bytes say without tokenizing it.
+    pub fn fewest_tokens(&self, text: &str) -> usize {
+        self.inner.reach.fewest_tokens(text)
+    }
+
     /// Returns one more than the largest token id. The model's own vocabulary may be larger.
     pub fn vocabulary_size(&self) -> usize {
         self.inner.pieces.len()

@@ -7,7 +7,7 @@ mod prompt;
 mod request;
 
 pub use namespace::Naming;
-pub use prompt::{chat_text_and_ids, encode};
+pub use prompt::{chat_text_and_ids, check_reach, encode};
 pub use request::{
-    Caller, OutputOptions, ResolvedRequest, chat_bytes, resolve, text_bytes, wire_name,
+    Caller, OutputOptions, ResolvedRequest, chat_bytes, held_bytes, resolve, text_bytes, wire_name,
 };

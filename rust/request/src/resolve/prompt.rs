@@ -38,6 +38,30 @@ pub(super) fn prompt_ids(model: Model<'_>, prompt: Option<Prompt>) -> Result<Vec
     Ok(ids)
 }
 
+/// Refuses a prompt that fits no context of `max_context` tokens whatever its tokens are, without
+/// tokenizing it. Of a chat nothing is known before it is rendered.
+///
+/// # Errors
+/// The prompt has more tokens than a context holds beside one of the answer.
+pub fn check_reach(
+    text: &TextFiles,
+    prompt: Option<&Prompt>,
+    max_context: u32,
+) -> Result<(), Refusal> {
+    let longest = max_context.saturating_sub(1) as usize;
+    let message = match prompt {
+        Some(Prompt::TokenIds(ids)) if ids.ids.len() > longest => {
+            let given = ids.ids.len();
+            format!("given a prompt of {given} tokens; allowed: 1 to {longest}")
+        }
+        Some(Prompt::Text(prompt)) if text.tokenizer.fewest_tokens(prompt) > longest => {
+            format!("given more than {longest} tokens; allowed: 1 to {longest}")
+        }
+        _ => return Ok(()),
+    };
+    Err(Refusal::new(RefusalKind::ContextLength, "prompt", message))
+}
+
 /// Token ids of a prediction, at most as many as a context holds.
 pub(super) fn prediction_ids(
     model: Model<'_>,

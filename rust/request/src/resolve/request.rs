@@ -1,5 +1,6 @@
 //! A request with every number decided, and the orders that begin its choices.
 
+use prost::Message;
 use spectrie_proto::v1::generate_request::Prompt;
 use spectrie_proto::v1::prediction::Content;
 use spectrie_proto::{v1, worker_v1};
@@ -106,9 +107,7 @@ pub fn text_bytes(request: &v1::GenerateRequest) -> usize {
         Some(Prompt::Chat(chat)) => chat_bytes(chat),
         Some(Prompt::TokenIds(_)) | None => 0,
     };
-    let speculation = request.speculation.as_ref();
-    let prediction = speculation.and_then(|speculation| speculation.prediction.as_ref());
-    let prediction = match prediction.and_then(|prediction| prediction.content.as_ref()) {
+    let prediction = match prediction_of(request) {
         Some(Content::Text(text)) => text.len(),
         _ => 0,
     };
@@ -118,6 +117,29 @@ pub fn text_bytes(request: &v1::GenerateRequest) -> usize {
     });
     // A banned text is tokenized as it stands, and after a space.
     prompt + prediction + 2 * bad_words
+}
+
+/// About as many bytes as a request holds.
+pub fn held_bytes(request: &v1::GenerateRequest) -> usize {
+    let ids = match &request.prompt {
+        Some(Prompt::TokenIds(ids)) => size_of_val(&ids.ids[..]),
+        _ => 0,
+    };
+    let messages = match &request.prompt {
+        Some(Prompt::Chat(chat)) => size_of_val(&chat.messages[..]),
+        _ => 0,
+    };
+    let prediction = match prediction_of(request) {
+        Some(Content::TokenIds(ids)) => size_of_val(&ids.ids[..]),
+        _ => 0,
+    };
+    // An id takes fewer bytes in the message, so these are counted once more.
+    request.encoded_len() + ids + messages + prediction
+}
+
+fn prediction_of(request: &v1::GenerateRequest) -> Option<&Content> {
+    let speculation = request.speculation.as_ref()?;
+    speculation.prediction.as_ref()?.content.as_ref()
 }
 
 /// Resolves a request that passed [`check_request`](crate::validate::check_request): tokenizes,
@@ -250,6 +272,16 @@ impl ResolvedRequest {
     /// Whose share of the workers it takes.
     pub fn share(&self) -> &str {
         self.tenant.as_deref().unwrap_or(&self.namespace)
+    }
+
+    /// About as many bytes as it holds.
+    pub fn held_bytes(&self) -> usize {
+        let ids = self.prompt_ids.len() + self.prediction_ids.as_ref().map_or(0, Vec::len);
+        let structured = self.structured.as_ref().map_or(0, Message::encoded_len);
+        size_of::<u32>() * ids
+            + self.sampling.encoded_len()
+            + self.stopping.encoded_len()
+            + structured
     }
 
     /// Tokens that a worker needs to hold for one choice.

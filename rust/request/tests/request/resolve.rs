@@ -3,7 +3,7 @@
 use spectrie_proto::v1::generate_request::Prompt;
 use spectrie_proto::v1::prediction::Content;
 use spectrie_proto::{v1, worker_v1};
-use spectrie_request::resolve::text_bytes;
+use spectrie_request::resolve::{check_reach, held_bytes, text_bytes};
 use spectrie_request::validate::check_request;
 use spectrie_request::{Caller, Naming, Refusal, RefusalKind, SamplingDefaults, resolve};
 
@@ -245,4 +245,38 @@ fn every_text_of_a_request_counts_with_the_roles_of_its_chat() {
         ..text("hello")
     };
     assert_eq!(text_bytes(&all), 5 + 11 + 2 * 7);
+}
+
+#[test]
+fn ids_count_as_they_are_held_and_texts_once() {
+    let held = held_bytes(&text(&"x".repeat(1000)));
+    assert!((1000..1010).contains(&held), "{held}");
+    let ids = v1::GenerateRequest {
+        prompt: Some(Prompt::TokenIds(v1::TokenIds { ids: vec![7; 1000] })),
+        ..Default::default()
+    };
+    assert!(held_bytes(&ids) >= 4000);
+    let resolved = resolved(text("hello")).unwrap();
+    assert!((20..100).contains(&resolved.held_bytes()));
+}
+
+#[test]
+fn prompt_that_no_context_holds_is_refused_without_its_tokens() {
+    let files = files(true);
+    let reach = |prompt: &Prompt| check_reach(&files, Some(prompt), MAX_CONTEXT);
+    let ids = |count| {
+        Prompt::TokenIds(v1::TokenIds {
+            ids: vec![7; count],
+        })
+    };
+    assert_eq!(reach(&ids(63)), Ok(()));
+    let refusal = reach(&ids(64)).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::ContextLength);
+    assert_eq!(fields(&refusal), ["prompt"]);
+    // The longest token is the end's name.
+    let text = |times| Prompt::Text("<|end|>".repeat(times));
+    assert_eq!(reach(&text(63)), Ok(()));
+    let refusal = reach(&text(64)).unwrap_err();
+    let message = &refusal.violations[0].message;
+    assert_eq!(message, "given more than 63 tokens; allowed: 1 to 63");
 }

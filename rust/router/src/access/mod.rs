@@ -21,7 +21,7 @@ pub(crate) use bodies::{BodyShare, MAX_OPEN_BYTES};
 pub use grant::Grant;
 pub use key_entry::KeyEntry;
 pub(crate) use reload::follow;
-pub(crate) use room::Room;
+pub(crate) use room::{Room, RoomShare};
 pub(crate) use token::Token;
 pub(crate) use turns::Turns;
 pub(crate) use usage::Pass;

@@ -45,7 +45,7 @@ impl Room {
         tenant: Option<&str>,
         num_bytes: usize,
         what: &str,
-    ) -> Result<Held, RequestError> {
+    ) -> Result<RoomShare, RequestError> {
         let tenant = tenant.unwrap_or_default();
         let mut held = lock(&self.held);
         let standing = held.standing(tenant);
@@ -66,7 +66,7 @@ impl Room {
                 RETRY_DELAY,
             ));
         }
-        Ok(Held {
+        Ok(RoomShare {
             room: self.clone(),
             tenant: held.add(tenant, num_bytes),
             num_bytes,
@@ -97,13 +97,13 @@ impl Room {
 
 /// What is held, given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct RoomShare {
     room: Room,
     tenant: Arc<str>,
     num_bytes: usize,
 }
 
-impl Drop for Held {
+impl Drop for RoomShare {
     fn drop(&mut self) {
         lock(&self.room.held).take(&self.tenant, self.num_bytes);
     }
@@ -116,7 +116,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     /// As many pieces as a tenant may hold.
-    fn fill(room: &Room, tenant: Option<&str>, num_bytes: usize) -> Vec<Held> {
+    fn fill(room: &Room, tenant: Option<&str>, num_bytes: usize) -> Vec<RoomShare> {
         std::iter::from_fn(|| room.hold(tenant, num_bytes, "texts").ok()).collect()
     }
 

@@ -214,9 +214,7 @@ impl Generation {
         let (model, max_context) = if let Some(known) = known {
             known
         } else {
-            let found = self
-                .find_model(request.model.as_deref(), &caller, &mut wait)
-                .await?;
+            let found = self.find_model(&request, &caller, &mut wait).await?;
             check(&request, Some(found.0.vocabulary_size))?;
             found
         };

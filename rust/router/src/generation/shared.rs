@@ -44,7 +44,10 @@ impl Shared {
         config: Arc<RouterConfig>,
         fleet: Fleet,
     ) -> Self {
-        let waiting = Waiting::new(config.limits.max_waiting);
+        let waiting = Waiting::new(
+            config.limits.max_waiting,
+            config.limits.max_unfinished_bytes,
+        );
         let texts = TextPool::new(config.limits.max_unfinished_bytes);
         let refused_for = Duration::from_secs_f64(config.workers.conviction_s);
         let window = Duration::from_secs_f64(config.limits.resume_window_s);

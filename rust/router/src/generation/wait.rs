@@ -51,14 +51,17 @@ impl<'a> Wait<'a> {
         self.changes.mark_unchanged();
     }
 
-    /// Waits for a change of the registry.
+    /// Waits for a change of the registry; the request holds `num_bytes` meanwhile.
     ///
     /// # Errors
-    /// Too many wait, the wait or the deadline is over, or the router drains.
-    pub(crate) async fn next(&mut self) -> Result<(), RequestError> {
+    /// Too many wait, or too large ones, the wait or the deadline is over, or the router drains.
+    pub(crate) async fn next(
+        &mut self,
+        num_bytes: impl FnOnce() -> usize,
+    ) -> Result<(), RequestError> {
         let until = match &self.begun {
             Some((until, _)) => *until,
-            None => self.begin()?,
+            None => self.begin(num_bytes())?,
         };
         let end = tokio::time::Instant::from_std(until.min(self.bounds.deadline));
         let changed = tokio::select! {
@@ -83,8 +86,8 @@ impl<'a> Wait<'a> {
         ))
     }
 
-    fn begin(&mut self) -> Result<Instant, RequestError> {
-        let place = self.line.enter()?;
+    fn begin(&mut self, num_bytes: usize) -> Result<Instant, RequestError> {
+        let place = self.line.enter(num_bytes)?;
         let until = now() + self.bounds.limit;
         self.begun = Some((until, place));
         Ok(until)

@@ -57,6 +57,23 @@ async fn request_without_tokens_is_retried_on_another_worker() {
 }
 
 #[tokio::test]
+async fn prompt_that_can_never_fit_waits_for_no_worker() {
+    let router = TestRouter::with(|config| config.workers.wait_s = 600.0).await;
+    router.worker(FakeWorker::default()).await.kill();
+    within(async {
+        while router.num_workers("fake").await > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let status = refused(&router, request(&"x".repeat(4096))).await;
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(reason(&status), "CONTEXT_LENGTH_EXCEEDED");
+    let message = "given more than 511 tokens; allowed: 1 to 511";
+    assert!(status.message().contains(message), "{status}");
+}
+
+#[tokio::test]
 async fn request_waits_for_a_worker_that_is_expected_back() {
     let router = TestRouter::with(|config| config.workers.wait_s = 20.0).await;
     router.worker(FakeWorker::default()).await.kill();

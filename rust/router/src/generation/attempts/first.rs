@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use spectrie_proto::v1::GenerateRequest;
 use spectrie_proto::worker_v1::Start;
+use spectrie_request::resolve::{check_reach, held_bytes};
 
 use crate::error::RequestError;
 use crate::generation::refusal::refused;
@@ -28,18 +30,26 @@ impl Generation {
         )
     }
 
-    /// Finds the model, waiting for a worker that is expected.
+    /// Finds the model, waiting for a worker that is expected, but with no prompt that can never fit it.
     pub(in crate::generation) async fn find_model(
         &self,
-        name: Option<&str>,
+        request: &GenerateRequest,
         caller: &Caller,
         wait: &mut Wait<'_>,
     ) -> Result<(Arc<ServedModel>, u32), RequestError> {
+        let registry = &self.shared.registry;
+        let name = request.model.as_deref();
         loop {
             wait.begin_look();
-            match self.shared.registry.find(name) {
+            match registry.find(name) {
                 Ok(found) => return Ok(found),
-                Err(Refusal::Coming) => wait.next().await?,
+                Err(Refusal::Coming) => {
+                    if let Some((model, max_context)) = registry.remembered(name) {
+                        caller.check_model(&model.name)?;
+                        check_reach(&model.text, request.prompt.as_ref(), max_context)?;
+                    }
+                    wait.next(|| held_bytes(request)).await?;
+                }
                 Err(refusal) => return Err(caller.refused(refusal, name)),
             }
         }
@@ -84,7 +94,7 @@ impl Generation {
             let choices = || (0..request.num_choices).map(dispatch).collect();
             match self.shared.registry.dispatch(&order, choices) {
                 Ok(guards) => return Ok(guards),
-                Err(Refusal::Coming) => wait.next().await?,
+                Err(Refusal::Coming) => wait.next(|| request.held_bytes()).await?,
                 Err(refusal) => return Err(refused(refusal, Some(order.model))),
             }
         }

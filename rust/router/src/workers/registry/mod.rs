@@ -30,6 +30,8 @@ pub(super) use loading::Loading;
 struct Entry {
     model: Arc<ServedModel>,
     workers: Vec<Arc<Worker>>,
+    /// The longest of a worker that was here.
+    max_context: u32,
     /// When its last worker went.
     lost_at: Option<Instant>,
     /// Choices that lost their worker and wait for another.
@@ -130,6 +132,7 @@ impl Registry {
             .or_insert_with(|| Entry {
                 model: model.clone(),
                 workers: Vec::new(),
+                max_context: 0,
                 lost_at: None,
                 parked: Parked::default(),
                 placer: Placer::default(),
@@ -143,9 +146,11 @@ impl Registry {
                 )));
             }
             entry.model = model;
+            entry.max_context = 0;
             entry.parked.abandon();
         }
         entry.placer.joined(&worker.id, worker.cache_tokens());
+        entry.max_context = entry.max_context.max(worker.max_context());
         entry.workers.push(worker);
         entry.settle();
         drop(state);
