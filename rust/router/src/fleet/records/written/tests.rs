@@ -121,24 +121,59 @@ fn another_token_a_gap_a_mixture_and_too_much_are_refused() {
     }
 }
 
+/// Changes written bytes, with and without a true checksum: they are read or refused.
+fn survives(places: &[(prop::sample::Index, u8)], bytes: &[u8]) {
+    let token = ResumeToken::draw().unwrap();
+    let (head, written) = written(&token);
+    let mut changed = [head.clone(), written[0].clone(), written[1].clone()];
+    let [(place, _), ..] = places else {
+        return;
+    };
+    let place = place.index(changed.iter().map(Vec::len).sum());
+    if let Some(byte) = changed.iter_mut().flatten().nth(place) {
+        *byte ^= 1;
+    }
+    let [first, pieces @ ..] = changed;
+    assert!(read_all(&first, &pieces, &token).is_err());
+    assert!(read_all(bytes, &written, &token).is_err());
+    // What has a true checksum is read or refused, whatever it says.
+    let _ = read_all(&seal(*MARK, bytes), &written, &token);
+    let _ = read_all(&head, &[seal(*MARK, bytes)], &token);
+    let sealed = [&head, &written[0], &written[1]].map(|bytes| {
+        let mut said = open(*MARK, bytes).unwrap().to_vec();
+        for (place, byte) in places {
+            let index = place.index(said.len());
+            said[index] = *byte;
+        }
+        seal(*MARK, &said)
+    });
+    let [changed, first, second] = sealed;
+    let _ = read_all(&changed, &written, &token);
+    let _ = read_all(&head, &[first, written[1].clone()], &token);
+    let _ = read_all(&head, &[written[0].clone(), second], &token);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_changed_byte_is_noticed_and_any_bytes_are_refused(
-        place in any::<prop::sample::Index>(),
+        places in proptest::collection::vec(any::<(prop::sample::Index, u8)>(), 1..4),
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
     ) {
-        let token = ResumeToken::draw().unwrap();
-        let (head, written) = written(&token);
-        let mut changed = [head.clone(), written[0].clone(), written[1].clone()];
-        let place = place.index(changed.iter().map(Vec::len).sum());
-        *changed.iter_mut().flatten().nth(place).unwrap() ^= 1;
-        let [changed, pieces @ ..] = changed;
-        prop_assert!(read_all(&changed, &pieces, &token).is_err());
-        prop_assert!(read_all(&bytes, &written, &token).is_err());
-        // What has a true checksum is read or refused, whatever it says.
-        let _ = read_all(&seal(*MARK, &bytes), &written, &token);
-        let _ = read_all(&head, &[seal(*MARK, &bytes)], &token);
+        survives(&places, &bytes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1_000_000, ..ProptestConfig::default() })]
+
+    #[test]
+    #[ignore = "deep: a million inputs"]
+    fn any_of_a_million_changes_is_noticed_or_read(
+        places in proptest::collection::vec(any::<(prop::sample::Index, u8)>(), 1..4),
+        bytes in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        survives(&places, &bytes);
     }
 }
