@@ -246,7 +246,6 @@ def test_no_line_has_a_part_of_a_prompt(run: Recorded) -> None:
         assert word not in run.text
 
 
-@pytest.mark.xfail(strict=True, reason="the router logs errors as clients get them")
 def test_no_line_quotes_what_was_wrong(run: Recorded) -> None:
     for word in QUOTED.split():
         assert word not in run.text

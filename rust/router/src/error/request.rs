@@ -129,6 +129,19 @@ impl RequestError {
             .map(|violation| violation.field.as_str())
     }
 
+    /// The error as logs show it: where fields are at fault their names alone, since templates and
+    /// grammars quote requests in what they complain of.
+    pub(crate) fn logged(&self) -> String {
+        if self.kind != ErrorKind::InvalidField {
+            return shown(&self.message);
+        }
+        let fields: Vec<_> = self.violations.iter().map(|one| &*one.field).collect();
+        if fields.is_empty() {
+            return "not shown, since it may quote the request".to_owned();
+        }
+        shown(&fields.join(", "))
+    }
+
     fn details(&self) -> ErrorDetails {
         let mut details = ErrorDetails::new();
         let mut metadata = std::collections::HashMap::new();

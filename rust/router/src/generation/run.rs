@@ -196,7 +196,7 @@ impl Run {
         }
         self.call.failed(error.kind);
         let error = error.of_request(&self.resolved.request.request_id);
-        tracing::warn!(request = %self.resolved.request.request_id, kind = %error.kind, %error,
+        tracing::warn!(request = %self.resolved.request.request_id, kind = %error.kind, error = %error.logged(),
             "request failed");
         error
     }

@@ -161,7 +161,7 @@ impl Generation {
             .map_err(|error| {
                 call.failed(error.kind);
                 self.shared.metrics.rejected(&error);
-                let (request, message) = (shown(&request_id), shown(&error.message));
+                let (request, message) = (shown(&request_id), error.logged());
                 tracing::info!(%request, kind = %error.kind, error = %message, "request refused");
                 error.of_request(&request_id)
             })
