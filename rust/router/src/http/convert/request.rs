@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_request::Prompt;
+use spectrie_request::resolve::held_bytes;
 
 use super::api_request::{ApiRequest, Endpoint, Extras, Names};
 use super::fields::{Field, Fields};
@@ -12,9 +13,12 @@ use super::options::{take_output, take_sampling, take_speculation, take_stopping
 use super::prompt::{take_chat_prompt, take_prediction, take_prompts};
 use super::structured::take_structured;
 use super::unsupported::take_unsupported;
+use crate::http::error::HttpError;
 
 /// OpenAI's default length of `/v1/completions`.
 const COMPLETIONS_MAX_TOKENS: u32 = 16;
+/// What several prompts may share, in bytes, counted for each: every one is a request with all of it.
+const MAX_SHARED_BYTES: usize = 16 << 20;
 
 /// Converts a JSON body.
 ///
@@ -80,7 +84,7 @@ pub(crate) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
         request_id,
         choices_per_prompt,
         num_choices: num_prompts.saturating_mul(choices_per_prompt),
-        requests: fan_out(&template, prompts),
+        requests: fan_out(&template, prompts, prompt_name)?,
         stream,
         extras: Extras {
             include_usage,
@@ -111,15 +115,28 @@ fn sampling_n(request: &v1::GenerateRequest) -> u32 {
     sampling.and_then(|sampling| sampling.n).unwrap_or(1)
 }
 
-/// One request per prompt.
-fn fan_out(template: &v1::GenerateRequest, prompts: Vec<Prompt>) -> Vec<v1::GenerateRequest> {
+/// One request per prompt, each with all that the prompts share.
+fn fan_out(
+    template: &v1::GenerateRequest,
+    prompts: Vec<Prompt>,
+    prompt_name: &'static str,
+) -> Field<Vec<v1::GenerateRequest>> {
+    let (num_prompts, num_bytes) = (prompts.len(), held_bytes(template));
+    if num_prompts > 1 && num_bytes.saturating_mul(num_prompts) > MAX_SHARED_BYTES {
+        return Err(HttpError::invalid(
+            prompt_name,
+            format!(
+                "{prompt_name}: given {num_prompts} prompts that share {num_bytes} bytes of other fields; \
+                 allowed: up to {MAX_SHARED_BYTES} bytes over all prompts"
+            ),
+        ));
+    }
     let prompts = prompts.into_iter();
-    prompts
-        .map(|prompt| v1::GenerateRequest {
-            prompt: Some(prompt),
-            ..template.clone()
-        })
-        .collect()
+    let requests = prompts.map(|prompt| v1::GenerateRequest {
+        prompt: Some(prompt),
+        ..template.clone()
+    });
+    Ok(requests.collect())
 }
 
 /// Reads `stream_options`. Usage is always part of a whole answer, so the option is no error

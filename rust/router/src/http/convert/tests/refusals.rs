@@ -297,6 +297,26 @@ fn wrong_completion_fields_are_refused_by_name() {
 }
 
 #[test]
+fn prompts_that_share_too_much_are_refused() {
+    let prediction = "x".repeat(1 << 20);
+    let of = |num_prompts| {
+        let prompts = vec!["a"; num_prompts];
+        let prediction = json!({"type": "content", "content": prediction});
+        completion(json!({"prompt": prompts, "prediction": prediction}))
+    };
+    assert_eq!(of(15).unwrap().requests.len(), 15);
+    let error = of(16).unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("prompt"));
+    assert!(
+        error
+            .message
+            .starts_with("prompt: given 16 prompts that share 1048"),
+        "{}",
+        error.message
+    );
+}
+
+#[test]
 fn body_that_is_no_object_is_refused_without_a_param() {
     let error = convert(Endpoint::Chat, json!([1])).unwrap_err();
     assert_eq!(error.param, None);
