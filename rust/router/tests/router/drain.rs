@@ -96,6 +96,43 @@ async fn new_requests_wait_for_the_successor_of_the_only_worker() {
 }
 
 #[tokio::test]
+async fn requests_that_wait_are_not_sent_to_other_weights_under_the_same_name() {
+    let router = TestRouter::with(|config| {
+        config.workers.wait_s = 20.0;
+        config.limits.max_waiting = 1;
+    })
+    .await;
+    let _first = router.worker(slow()).await;
+    let stream = router.client().await.generate_stream(endless()).await;
+    let mut stream = stream.unwrap().into_inner();
+    within(stream.next()).await.unwrap().unwrap();
+    let mut admin = router.admin().await;
+    let drained = tokio::spawn(async move { within(admin.drain(drain("w1", None))).await });
+    while !loads(&router).await[0].is_draining {
+        tokio::task::yield_now().await;
+    }
+    // One is refused because the other waits, with the ids of the first worker's tokenizer.
+    let mut asked = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let mut client = router.client().await;
+        asked.spawn(async move { within(client.generate(request("ab"))).await });
+    }
+    let refused = asked.join_next().await.unwrap().unwrap().unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    drop(stream);
+    drained.await.unwrap().unwrap();
+    let other = FakeWorker {
+        model_hash: "1".repeat(64),
+        ..FakeWorker::default()
+    };
+    let _second = router.worker(other).await;
+    let refused = asked.join_next().await.unwrap().unwrap().unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable);
+    let again = within(router.client().await.generate(request("ab"))).await;
+    assert!(again.is_ok());
+}
+
+#[tokio::test]
 async fn what_runs_after_the_grace_is_handed_over() {
     let router = TestRouter::start().await;
     let frozen = FakeWorker {

@@ -92,7 +92,11 @@ impl Generation {
         loop {
             wait.begin_look();
             let choices = || (0..request.num_choices).map(dispatch).collect();
-            match self.shared.registry.dispatch(&order, choices) {
+            match self
+                .shared
+                .registry
+                .dispatch(&resolved.model, &order, choices)
+            {
                 Ok(guards) => return Ok(guards),
                 Err(Refusal::Coming) => wait.next(|| request.held_bytes()).await?,
                 Err(refusal) => return Err(refused(refusal, Some(order.model))),

@@ -40,6 +40,11 @@ struct Entry {
 }
 
 impl Entry {
+    /// Whether it serves these weights and files.
+    fn is_of(&self, model: &ServedModel) -> bool {
+        self.model.digest == model.digest && self.model.model_hash == model.model_hash
+    }
+
     /// Sends the waiting choices that a worker may take.
     fn settle(&mut self) {
         self.parked.settle(&self.workers);
@@ -137,7 +142,7 @@ impl Registry {
                 parked: Parked::default(),
                 placer: Placer::default(),
             });
-        if entry.model.digest != model.digest || entry.model.model_hash != model.model_hash {
+        if !entry.is_of(&model) {
             if !entry.workers.is_empty() {
                 return Err(Status::failed_precondition(format!(
                     "model {:?} is served with hash {}, this worker has {}: give it another \
@@ -244,14 +249,16 @@ impl Registry {
         Ok(entry)
     }
 
-    /// Sends choices to a worker of a model, as [`Placer`] says, all to one: they share a prompt.
+    /// Sends choices to a worker of `model`, as [`Placer`] says, all to one: they share a prompt.
     ///
-    /// `choices` is asked once a worker is chosen.
+    /// `choices` is asked once a worker is chosen. Where other weights are served under the model's name by now
+    /// there is no worker: the prompt's ids are of its own tokenizer.
     ///
     /// # Errors
     /// Why no worker took them; none of them runs then.
     pub(crate) fn dispatch(
         &self,
+        model: &ServedModel,
         order: &Order<'_>,
         choices: impl FnOnce() -> Vec<Dispatch>,
     ) -> Result<Vec<ChoiceGuard>, Refusal> {
@@ -261,7 +268,8 @@ impl Registry {
             return Err(Refusal::Coming);
         }
         self.admission.admit(&entry.workers, order)?;
-        let Some(entry) = state.models.get_mut(order.model) else {
+        let entry = state.models.get_mut(order.model);
+        let Some(entry) = entry.filter(|entry| entry.is_of(model)) else {
             return Err(Refusal::NoWorker);
         };
         let workers = &entry.workers;
@@ -304,10 +312,8 @@ impl Registry {
         dispatch: Dispatch,
     ) -> oneshot::Receiver<ChoiceGuard> {
         let mut state = lock(&self.state);
-        let entry = state.models.get_mut(&model.name).filter(|entry| {
-            entry.model.digest == model.digest && entry.model.model_hash == model.model_hash
-        });
-        let Some(entry) = entry else {
+        let entry = state.models.get_mut(&model.name);
+        let Some(entry) = entry.filter(|entry| entry.is_of(model)) else {
             return oneshot::channel().1;
         };
         let placed = entry.parked.push(need, dispatch);
