@@ -19,6 +19,8 @@ pub struct AppState {
     pub bodies: Bodies,
     /// Bounds what arrives, and what is answered, where no key is asked for.
     pub open_bodies: Bodies,
+    /// The same for calls that last.
+    pub lasting_bodies: Bodies,
     /// Ends what nobody reads.
     pub(crate) answers: Answers,
     /// Says which long body is parsed next.

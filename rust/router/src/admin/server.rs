@@ -11,7 +11,7 @@ use super::service::AdminService;
 use crate::access::{Bodies, MAX_OPEN_BYTES, Token};
 use crate::config::AccessConfig;
 use crate::error::RouterError;
-use crate::grpc::{self, Gate, GuardLayer};
+use crate::grpc::{self, Budgets, Gate, GuardLayer};
 use crate::listen::{Answers, Incoming, Listener};
 
 /// Anyone who can open this socket decides what requests draft from, and reads tenants' names.
@@ -74,12 +74,16 @@ pub(crate) async fn serve(
     let (reflection_v1, reflection_v1alpha) =
         grpc::reflection(ADMIN_FILE_DESCRIPTOR_SET).map_err(failed)?;
     let service = AdminServer::new(service).max_decoding_message_size(MAX_MESSAGE_BYTES);
-    let bodies = [MAX_UNFINISHED_BYTES, MAX_OPEN_BYTES];
-    let [bodies, open_bodies] = bodies.map(|limit| Bodies::new(limit, BODY_TIMEOUT));
+    let limits = [MAX_UNFINISHED_BYTES, MAX_OPEN_BYTES, MAX_OPEN_BYTES];
+    let [keyed, open, lasting] = limits.map(|limit| Bodies::new(limit, BODY_TIMEOUT));
     grpc::configured(GuardLayer::new(
         Gate::Token(token),
         MAX_MESSAGE_BYTES,
-        (bodies, open_bodies),
+        Budgets {
+            keyed,
+            open,
+            lasting,
+        },
         answers,
     ))
     .add_service(service)

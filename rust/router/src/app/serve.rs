@@ -186,6 +186,7 @@ fn build(
             keys: Arc::new(keys.shared_by(&fleet)),
             bodies: bodies(&config.limits, config.limits.max_unfinished_bytes),
             open_bodies: bodies(&config.limits, MAX_OPEN_BYTES),
+            lasting_bodies: bodies(&config.limits, MAX_OPEN_BYTES),
             answers: answers(&config.limits),
             long_bodies: Turns::new(NUM_LONG_BODIES),
             calls: Calls::new(config.log.access, exporter.map(|one| (one, sample))),

@@ -10,6 +10,7 @@ use crate::metrics::{Call, Calls, Metrics};
 
 /// Answers everyone: load balancers and Kubernetes ask without a key.
 const HEALTH: &str = "/grpc.health.v1.Health/";
+const WATCH: &str = "Watch";
 /// W3C's name of the trace that a call belongs to.
 const TRACEPARENT: &str = "traceparent";
 const REFLECTION: &str = "/grpc.reflection.";
@@ -51,6 +52,8 @@ pub(crate) enum Gate {
 pub(crate) enum Purpose {
     /// Health: small, and open to all.
     Probe,
+    /// Health, as long as the caller likes.
+    Watch,
     /// Descriptors for tools.
     Reflection,
     /// Everything else.
@@ -60,8 +63,12 @@ pub(crate) enum Purpose {
 impl Purpose {
     pub(crate) fn of(uri: &Uri) -> Self {
         let path = uri.path();
-        if path.starts_with(HEALTH) {
-            Self::Probe
+        if let Some(method) = path.strip_prefix(HEALTH) {
+            if method == WATCH {
+                Self::Watch
+            } else {
+                Self::Probe
+            }
         } else if path.starts_with(REFLECTION) {
             Self::Reflection
         } else {
@@ -104,7 +111,7 @@ impl Gate {
     pub(crate) fn enter(&self, uri: &Uri, headers: &HeaderMap) -> Result<Granted, RequestError> {
         let purpose = Purpose::of(uri);
         match self {
-            _ if purpose == Purpose::Probe => Ok(Granted(None)),
+            _ if matches!(purpose, Purpose::Probe | Purpose::Watch) => Ok(Granted(None)),
             Self::Keys {
                 keys,
                 is_reflection_open,

@@ -17,7 +17,7 @@ use super::bounded::Bounded;
 use super::gate::{Gate, Purpose};
 use crate::access::{Bodies, BodyShare, Grant};
 use crate::error::{ErrorKind, RequestError};
-use crate::listen::{Answer, Answers, Place, Running, Turn};
+use crate::listen::{Answer, Answers, Client, Kept, Place, Running};
 use crate::metrics::Call;
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
@@ -42,27 +42,34 @@ const FRAME_BYTES: usize = 1 << 10;
 pub(crate) struct GuardLayer {
     gate: Gate,
     max_message_bytes: usize,
-    /// Of calls that showed what the gate asks.
-    bodies: Bodies,
-    /// Of calls that anyone may make.
-    open_bodies: Bodies,
+    budgets: Budgets,
     answers: Answers,
 }
 
+/// What the bodies of calls may hold. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Budgets {
+    /// Of calls that showed what the gate asks.
+    pub(crate) keyed: Bodies,
+    /// Of short calls that anyone may make.
+    pub(crate) open: Bodies,
+    /// Of such calls that last: health that is watched, conversations with reflection.
+    pub(crate) lasting: Bodies,
+}
+
 impl GuardLayer {
-    /// Lets in what `gate` says, with messages of up to `max_message_bytes` that share `bodies`, or
-    /// `open_bodies` where anyone may send them; answers are listed among `answers`.
+    /// Lets in what `gate` says, with messages of up to `max_message_bytes` within `budgets`; answers are listed
+    /// among `answers`.
     pub(crate) fn new(
         gate: Gate,
         max_message_bytes: usize,
-        (bodies, open_bodies): (Bodies, Bodies),
+        budgets: Budgets,
         answers: Answers,
     ) -> Self {
         Self {
             gate,
             max_message_bytes,
-            bodies,
-            open_bodies,
+            budgets,
             answers,
         }
     }
@@ -93,10 +100,16 @@ impl GuardLayer {
         call.of_tenant(granted.0.as_ref().map(Grant::tenant));
         request.extensions_mut().insert(call.clone());
         let purpose = Purpose::of(request.uri());
-        let (bodies, limit) = match purpose {
-            Purpose::Probe => (&self.open_bodies, MAX_PROBE_BYTES),
-            Purpose::Reflection => (&self.open_bodies, MAX_REFLECTION_BYTES),
-            Purpose::Work => (&self.bodies, self.max_message_bytes + FRAME_BYTES),
+        let (kept, limit) = match purpose {
+            Purpose::Probe => (Kept::Open, MAX_PROBE_BYTES),
+            Purpose::Watch => (Kept::Lasting, MAX_PROBE_BYTES),
+            Purpose::Reflection => (Kept::Lasting, MAX_REFLECTION_BYTES),
+            Purpose::Work => (Kept::Keyed, self.max_message_bytes + FRAME_BYTES),
+        };
+        let bodies = match kept {
+            Kept::Open => &self.budgets.open,
+            Kept::Lasting => &self.budgets.lasting,
+            Kept::Keyed => &self.budgets.keyed,
         };
         let tenant = granted.0.as_ref().map(|grant| grant.tenant().to_owned());
         request.extensions_mut().insert(granted);
@@ -108,8 +121,8 @@ impl GuardLayer {
         }
         let is_conversation = purpose == Purpose::Reflection;
         let (head, body) = request.into_parts();
-        let place = head.extensions.get::<Place>();
-        let connection = place.map(|place| place.bodies(purpose != Purpose::Work));
+        let place = head.extensions.get::<Place>().cloned();
+        let connection = place.as_ref().map(|place| place.bodies(kept));
         let share = bodies.begin(connection, tenant.as_deref(), limit)?;
         let share = Arc::new(Mutex::new(share));
         let open = (purpose != Purpose::Work).then(|| share.clone());
@@ -118,6 +131,7 @@ impl GuardLayer {
         let held = Held {
             running: Self::hold(&request)?,
             tenant: tenant.map(Arc::from),
+            place,
             _open: open,
             call: call.clone(),
         };
@@ -141,6 +155,7 @@ impl<S> Layer<S> for GuardLayer {
 pub(crate) struct Held {
     running: Option<Running>,
     tenant: Option<Arc<str>>,
+    place: Option<Place>,
     _open: Option<Arc<Mutex<BodyShare>>>,
     call: Call,
 }
@@ -193,12 +208,12 @@ where
             Ok(match reworded {
                 Some(status) => status.into_http(),
                 None => response.map(|body| {
-                    let turn = held
-                        .running
-                        .as_ref()
-                        .map_or_else(Turn::default, Running::turn);
-                    let tenant = held.tenant.clone();
-                    Answer::new(&answers, body, held, turn, tenant)
+                    let client = Client {
+                        turn: held.running.as_ref().map(Running::turn).unwrap_or_default(),
+                        tenant: held.tenant.clone(),
+                        place: held.place.clone(),
+                    };
+                    Answer::new(&answers, body, held, client)
                 }),
             })
         })

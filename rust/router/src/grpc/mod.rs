@@ -8,5 +8,5 @@ mod inference;
 mod server;
 
 pub(crate) use gate::Gate;
-pub(crate) use guard::{Deadline, GuardLayer};
+pub(crate) use guard::{Budgets, Deadline, GuardLayer};
 pub(crate) use server::{configured, reflection, serve, serve_workers};

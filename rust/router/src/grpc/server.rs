@@ -13,7 +13,7 @@ use tonic_reflection::server::{v1, v1alpha};
 use tower::layer::util::{Identity, Stack};
 
 use super::gate::Gate;
-use super::guard::GuardLayer;
+use super::guard::{Budgets, GuardLayer};
 use super::inference::InferenceService;
 use crate::error::RouterError;
 use crate::listen::Incoming;
@@ -53,7 +53,11 @@ pub(crate) async fn serve(
     let router = configured(GuardLayer::new(
         gate,
         max_message_bytes,
-        (state.bodies.clone(), state.open_bodies.clone()),
+        Budgets {
+            keyed: state.bodies.clone(),
+            open: state.open_bodies.clone(),
+            lasting: state.lasting_bodies.clone(),
+        },
         state.answers.clone(),
     ))
     .max_concurrent_streams(limits.max_concurrent_streams)

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::error::HttpError;
 use crate::access::{Bodies, BodyShare};
-use crate::listen::Place;
+use crate::listen::{Kept, Place};
 
 /// How much of a body that is too large is read and dropped, as a multiple of the limit. A client
 /// that is still sending when the connection closes sees a broken pipe instead of the answer.
@@ -40,7 +40,7 @@ pub(super) async fn read(
     }
     let length = content_length(request.headers());
     let place = request.extensions().get::<Place>();
-    let share = bodies.begin(place.map(|place| place.bodies(false)), tenant, limit)?;
+    let share = bodies.begin(place.map(|place| place.bodies(Kept::Keyed)), tenant, limit)?;
     let reading = read_bytes(request.into_body(), length, limit, share);
     let bytes = tokio::time::timeout(bodies.timeout(), reading).await;
     bytes.map_err(|_| too_slow(bodies.timeout()))?

@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
-use http::header::{AUTHORIZATION, CONNECTION, HeaderName};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HeaderName};
 use http::{HeaderValue, Method, StatusCode};
 use spectrie_types::limits::MAX_NAME_BYTES;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::access::{ApiKeys, Grant};
 use crate::generation::Caller;
-use crate::listen::{Answer, HeldBody, Place, Running};
+use crate::listen::{Answer, Client, HeldBody, Kept, Place, Running};
 use crate::metrics::{Call, Calls};
 use crate::state::AppState;
 
@@ -104,23 +104,33 @@ struct Placed {
 }
 
 /// Sends the answer in pieces, and ends it where nobody takes them. Answers that anyone can have count as unfinished
-/// bodies do: a connection with too many of them is closed.
+/// bodies do; where there is no room for one it is its status alone.
 pub(super) async fn send(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let place = request.extensions().get::<Place>().cloned();
     let mut response = next.run(request).await;
     let placed = response.extensions_mut().remove::<Placed>();
+    let client = match &placed {
+        Some(placed) => Client {
+            turn: placed.running.turn(),
+            tenant: placed.tenant.clone(),
+            place,
+        },
+        None => Client {
+            place,
+            ..Client::default()
+        },
+    };
     let mut share = None;
-    if let (None, Some(place)) = (&placed, &place) {
-        match state.open_bodies.begin(Some(place.bodies(true)), None, 0) {
-            Ok(begun) => share = Some(begun),
-            Err(_) => place.close().cancel(),
+    if let (None, Some(place)) = (&placed, &client.place) {
+        let open = place.bodies(Kept::Open);
+        share = state.open_bodies.begin(Some(open), None, 0).ok();
+        if share.is_none() {
+            response.headers_mut().remove(CONTENT_LENGTH);
+            return response.map(|_| Body::empty());
         }
     }
-    let (turn, tenant) = placed.as_ref().map_or_else(Default::default, |placed| {
-        (placed.running.turn(), placed.tenant.clone())
-    });
     let held = (placed, share);
-    response.map(|body| Body::new(Answer::new(&state.answers, body, held, turn, tenant)))
+    response.map(|body| Body::new(Answer::new(&state.answers, body, held, client)))
 }
 
 fn busy() -> Response {

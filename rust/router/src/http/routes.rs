@@ -56,8 +56,8 @@ fn client_stall(state: &AppState) -> Duration {
     Duration::from_secs_f64(state.config.limits.client_stall_timeout_s)
 }
 
-/// Every route with its layers: the rest of its body is read last; what becomes of it is noted first, then how it is
-/// sent, then a name, the host, the count, the size of the headers, the key and a place, the handler.
+/// Every route with its layers: the rest of its body is read last; how it is sent comes first, then what becomes of it,
+/// then a name, the host, the count, the size of the headers, the key and a place, the handler.
 fn routes(state: AppState, hosts: Option<AllowedHosts>) -> axum::Router {
     let generation = axum::Router::new()
         .route(
@@ -88,9 +88,9 @@ fn routes(state: AppState, hosts: Option<AllowedHosts>) -> axum::Router {
         None => router,
     };
     let router = router.layer(from_fn(layers::name_request));
-    let router = router.layer(from_fn_with_state(state.clone(), layers::send));
     let noted = from_fn_with_state(state.calls.clone(), layers::note_call);
     let router = router.layer(noted);
+    let router = router.layer(from_fn_with_state(state.clone(), layers::send));
     let router = match layers::cors(&state.config.access.cors_origins) {
         Some(cors) => router.layer(cors),
         None => router,

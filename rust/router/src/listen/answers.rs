@@ -1,11 +1,11 @@
 //! Answers on their way out, and the end of those that nobody takes.
 //!
 //! HTTP/2 lets a client ask for much and take none of it, while its connection answers every ping. What it has
-//! not taken is bounded in time, and in bytes over all of them: beyond that the tenant that holds most loses what
-//! has lain longest.
+//! not taken is bounded in time, and in bytes over all of them: beyond that the tenant that holds most loses its
+//! largest.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -28,11 +28,11 @@ pub(super) trait Unread: Send + Sync {
     /// Whose it is.
     fn tenant(&self) -> Option<&Arc<str>>;
 
-    /// What is known of its rest, in bytes.
+    /// What is known of its rest, and what was given and not taken, in bytes.
     fn num_bytes(&self) -> u64;
 
-    /// Drops the rest.
-    fn cut(&self);
+    /// Drops the rest, unless the client's turn that began at `begun` is over; whether it did.
+    fn cut(&self, begun: u64) -> bool;
 }
 
 /// All answers of a router that are on their way. Cheap to clone.
@@ -92,31 +92,37 @@ impl Answers {
             table.open.values().filter_map(Weak::upgrade).collect()
         };
         let unread = open.into_iter().filter_map(|one| {
+            let begun = one.turn().begun()?;
             let time = one.turn().unread(now)?;
-            (time >= READS).then_some((time, one))
+            (time >= READS).then_some((time, begun, one))
         });
-        let mut unread: Vec<_> = unread.collect();
-        unread.sort_unstable_by_key(|(time, _)| Reverse(*time));
-        let num_late = unread.partition_point(|(time, _)| *time >= self.0.patience);
-        for (_, late) in unread.drain(..num_late) {
-            late.cut();
-        }
-        let num_cut = num_late + self.cut_what_is_too_much(unread.into_iter().map(|(_, one)| one));
+        let (late, unread): (Vec<_>, Vec<_>) =
+            unread.partition(|(time, ..)| *time >= self.0.patience);
+        let late = late.into_iter().filter(|(_, begun, late)| late.cut(*begun));
+        let num_late = late.count();
+        let unread = unread.into_iter().map(|(_, begun, one)| (begun, one));
+        let num_cut = num_late + self.cut_what_is_too_much(unread);
         if num_cut > 0 {
             tracing::debug!(answers = num_cut, "what nobody read was dropped");
         }
     }
 
-    /// Drops answers, which come with the longest unread first, until the rest may be held; how many.
-    fn cut_what_is_too_much(&self, unread: impl Iterator<Item = Arc<dyn Unread>>) -> usize {
-        let mut tenants: HashMap<Option<Arc<str>>, (u64, VecDeque<_>)> = HashMap::new();
+    /// Drops answers, with when their turns began, until the rest may be held; how many.
+    fn cut_what_is_too_much(&self, unread: impl Iterator<Item = (u64, Arc<dyn Unread>)>) -> usize {
+        let mut tenants: HashMap<Option<Arc<str>>, (u64, Vec<_>)> = HashMap::new();
         let mut sum = 0;
-        for one in unread {
+        for (begun, one) in unread {
             let num_bytes = one.num_bytes();
             sum += num_bytes;
             let (of_tenant, answers) = tenants.entry(one.tenant().cloned()).or_default();
             *of_tenant += num_bytes;
-            answers.push_back((num_bytes, one));
+            answers.push((num_bytes, begun, one));
+        }
+        if sum <= self.0.max_bytes {
+            return 0;
+        }
+        for (_, answers) in tenants.values_mut() {
+            answers.sort_unstable_by_key(|(num_bytes, begun, _)| (*num_bytes, Reverse(*begun)));
         }
         let mut num_cut = 0;
         while sum > self.0.max_bytes {
@@ -124,11 +130,10 @@ impl Answers {
             let Some((of_tenant, answers)) = most else {
                 break;
             };
-            let Some((num_bytes, longest)) = answers.pop_front() else {
+            let Some((num_bytes, begun, largest)) = answers.pop() else {
                 break;
             };
-            longest.cut();
-            num_cut += 1;
+            num_cut += usize::from(largest.cut(begun));
             *of_tenant -= num_bytes;
             sum -= num_bytes;
         }
@@ -156,17 +161,21 @@ mod tests {
     use bytes::Bytes;
     use http_body_util::Full;
 
-    use super::super::answer::Answer;
+    use super::super::answer::{Answer, Client};
     use super::*;
 
     #[test]
-    fn the_tenant_that_holds_most_loses_what_has_lain_longest() {
+    fn the_tenant_that_holds_most_loses_its_largest() {
         let answers = Answers::new(Duration::from_secs(60), 100);
         let held = |name: &'static str, num_bytes: usize| {
             let body = Full::new(Bytes::from(vec![0; num_bytes]));
             let tenant = Some(Arc::from(name));
             let held = Arc::new(());
-            let answer = Answer::new(&answers, body, held.clone(), Turn::default(), tenant);
+            let client = Client {
+                tenant,
+                ..Client::default()
+            };
+            let answer = Answer::new(&answers, body, held.clone(), client);
             std::thread::sleep(Duration::from_millis(1));
             (answer, held)
         };

@@ -11,13 +11,12 @@ mod socket;
 mod tls;
 mod turn;
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::{Answer, Client};
 pub(crate) use answers::Answers;
 pub(crate) use connection::Speaks;
 pub(crate) use descriptors::Budget;
 pub(crate) use held_body::HeldBody;
 pub(crate) use incoming::{ALPN_HTTP1, ALPN_HTTP2, Incoming};
-pub(crate) use places::{Place, Running};
+pub(crate) use places::{Kept, Place, Running};
 pub(crate) use socket::{Listener, unix_path};
 pub(crate) use tls::{Audience, Tls};
-pub(crate) use turn::Turn;

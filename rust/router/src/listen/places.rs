@@ -7,7 +7,7 @@
 //! turn. So peers that hold connections shut nobody out, and health answers at any load.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ use crate::sync::lock;
 /// Connections that were asked to close and have not yet, at most: each holds a descriptor beside
 /// the places.
 const MAX_CLOSING: usize = 16;
+/// Answers of a connection that may lie unread though their rest was dropped; one more closes it.
+const MAX_STUCK: usize = 4;
 /// How often it is asked who reads nothing, after nobody was found: that looks at every connection.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
@@ -118,6 +120,7 @@ impl Places {
             id,
             close,
             bodies: Default::default(),
+            num_stuck: AtomicUsize::new(0),
         })))
     }
 }
@@ -184,8 +187,21 @@ struct Held {
     places: Places,
     id: u64,
     close: CancellationToken,
-    /// Bytes of unfinished bodies that anyone may send, and of those behind a key.
-    bodies: [Arc<AtomicUsize>; 2],
+    /// Bytes of unfinished bodies, by [`Kept`].
+    bodies: [Arc<AtomicUsize>; 3],
+    /// Answers whose rest was dropped, and of which HTTP/2 still holds a piece.
+    num_stuck: AtomicUsize,
+}
+
+/// What unfinished bodies are counted as, so that no kind keeps another out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Of short calls that anyone may make.
+    Open = 0,
+    /// Of calls that anyone may make, and that last.
+    Lasting = 1,
+    /// Behind a key.
+    Keyed = 2,
 }
 
 impl Place {
@@ -199,11 +215,22 @@ impl Place {
         self.0.places.0.are_prompt
     }
 
-    /// What its unfinished bodies hold, in bytes: of calls that anyone may make, or of those behind a key, so
-    /// that neither keeps the other out.
-    pub(crate) fn bodies(&self, is_open: bool) -> &Arc<AtomicUsize> {
-        let [open, keyed] = &self.0.bodies;
-        if is_open { open } else { keyed }
+    /// What its unfinished bodies of a kind hold, in bytes.
+    pub(crate) fn bodies(&self, kept: Kept) -> &Arc<AtomicUsize> {
+        &self.0.bodies[kept as usize]
+    }
+
+    /// Notes that the rest of an answer was dropped, and closes the connection where there are many: HTTP/2 keeps
+    /// what was given of each until its peer takes it.
+    pub(super) fn stick(&self) {
+        if self.0.num_stuck.fetch_add(1, Ordering::Relaxed) >= MAX_STUCK {
+            self.0.close.cancel();
+        }
+    }
+
+    /// Notes that such an answer ended.
+    pub(super) fn unstick(&self) {
+        self.0.num_stuck.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Marks a request as running; none when the place is one of the reserve and no other is free:

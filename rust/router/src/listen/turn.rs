@@ -25,13 +25,14 @@ impl Turn {
 
     /// How long the client has taken nothing; none where it is not its turn.
     pub(super) fn unread(&self, now: Instant) -> Option<Duration> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => None,
-            micros => {
-                let since = *BEGIN + Duration::from_micros(micros);
-                Some(now.saturating_duration_since(since))
-            }
-        }
+        let since = *BEGIN + Duration::from_micros(self.begun()?);
+        Some(now.saturating_duration_since(since))
+    }
+
+    /// When the client's turn began; none where it is not its turn. Each turn has another time.
+    pub(super) fn begun(&self) -> Option<u64> {
+        let micros = self.0.load(Ordering::Relaxed);
+        (micros != 0).then_some(micros)
     }
 
     /// Whether both are one.
