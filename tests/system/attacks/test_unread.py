@@ -27,7 +27,7 @@ NUM_CONNECTIONS = 8
 """As many as the router may have."""
 LIMIT = ("--max-connections", str(NUM_CONNECTIONS))
 NUM_WATCHES = 3_000
-MAX_WATCHES_BYTES = 24 << 20
+MAX_WATCHES_BYTES = 8 << 20
 """What they may take; without a bound they took 5.4 KB each, and this process as many more as it liked."""
 
 
