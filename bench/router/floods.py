@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-__all__ = ["FLOODS", "OPENING", "PREFACE", "fields", "frame"]
+__all__ = ["FLOODS", "OPENING", "PREFACE", "fields", "frame", "written"]
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEADERS, _RESET, _SETTINGS, _PING, _WINDOW, _CONTINUATION = 1, 3, 4, 6, 8, 9
@@ -27,6 +27,11 @@ def fields(path: str = "/spectrie.v1.Inference/Generate") -> bytes:
         "content-type": "application/grpc",
         "te": "trailers",
     }
+    return written(pairs)
+
+
+def written(pairs: Mapping[str, str]) -> bytes:
+    """Header fields, each written out."""
     coded = [bytes([len(text)]) + text.encode() for pair in pairs.items() for text in pair]
     return b"".join(b"\0" + a + b for a, b in zip(coded[::2], coded[1::2], strict=True))
 

@@ -7,22 +7,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bench.router.floods import PREFACE, fields, frame
+from bench.router.floods import PREFACE, fields, frame, written
 
-__all__ = ["deaf", "get_fields"]
+__all__ = ["deaf"]
 
 _HEADERS, _SETTINGS, _PING = 1, 4, 6
 _ACK, _END_STREAM, _END_HEADERS = 1, 1, 4
 _NO_WINDOW = b"\0\4" + bytes(4)
 """The setting by which a peer may send nothing of a body."""
 _EMPTY_MESSAGE = bytes(5)
-
-
-def get_fields(path: str) -> bytes:
-    """Header fields of a `GET` of `path`, each written out."""
-    pairs = {":method": "GET", ":scheme": "https", ":path": path, ":authority": "localhost"}
-    coded = [bytes([len(text)]) + text.encode() for pair in pairs.items() for text in pair]
-    return b"".join(b"\0" + a + b for a, b in zip(coded[::2], coded[1::2], strict=True))
 
 
 @contextmanager
@@ -44,7 +37,8 @@ def deaf(
     connection = dial(socket.create_connection((host, int(port)), timeout=30))
     connection.sendall(PREFACE + frame(_SETTINGS, 0, 0, _NO_WINDOW))
     if get:
-        connection.sendall(frame(_HEADERS, _END_HEADERS | _END_STREAM, 1, get_fields(path)))
+        asked = {":method": "GET", ":scheme": "https", ":path": path, ":authority": "localhost"}
+        connection.sendall(frame(_HEADERS, _END_HEADERS | _END_STREAM, 1, written(asked)))
     else:
         connection.sendall(frame(_HEADERS, _END_HEADERS, 1, fields(path)))
         connection.sendall(frame(0, _END_STREAM, 1, _EMPTY_MESSAGE))

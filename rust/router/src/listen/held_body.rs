@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use hyper::body::{Body, Frame, SizeHint};
 
 /// `body`, with what is dropped after its last byte.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HeldBody<B, H> {
     body: B,
     _held: H,

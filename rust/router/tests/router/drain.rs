@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::support::fake_worker::FakeWorker;
 use crate::support::{TestRouter, request, within};
 use spectrie_proto::v1;
+use tokio::task::JoinHandle;
 use tokio_stream::StreamExt as _;
-use tonic::{Code, Request};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 /// A request that never ends on its own, but for the context.
 fn endless() -> v1::GenerateRequest {
@@ -37,6 +38,24 @@ async fn loads(router: &TestRouter) -> Vec<v1::WorkerLoad> {
     let mut admin = router.admin().await;
     let loads = within(admin.loads(v1::LoadsRequest::default())).await;
     loads.unwrap().into_inner().workers
+}
+
+/// An endless stream of the first worker, which is asked to drain and waits for that stream's end.
+async fn drained_beside_a_stream(
+    router: &TestRouter,
+) -> (
+    Streaming<v1::GenerateEvent>,
+    JoinHandle<Result<Response<v1::DrainResponse>, Status>>,
+) {
+    let stream = router.client().await.generate_stream(endless()).await;
+    let mut stream = stream.unwrap().into_inner();
+    within(stream.next()).await.unwrap().unwrap();
+    let mut admin = router.admin().await;
+    let drained = tokio::spawn(async move { within(admin.drain(drain("w1", None))).await });
+    while !loads(router).await[0].is_draining {
+        tokio::task::yield_now().await;
+    }
+    (stream, drained)
 }
 
 #[tokio::test]
@@ -79,14 +98,7 @@ async fn a_worker_that_drains_gets_no_new_requests_and_ends_once_none_runs() {
 async fn new_requests_wait_for_the_successor_of_the_only_worker() {
     let router = TestRouter::with(|config| config.workers.wait_s = 20.0).await;
     let _first = router.worker(slow()).await;
-    let stream = router.client().await.generate_stream(endless()).await;
-    let mut stream = stream.unwrap().into_inner();
-    within(stream.next()).await.unwrap().unwrap();
-    let mut admin = router.admin().await;
-    let drained = tokio::spawn(async move { within(admin.drain(drain("w1", None))).await });
-    while !loads(&router).await[0].is_draining {
-        tokio::task::yield_now().await;
-    }
+    let (stream, drained) = drained_beside_a_stream(&router).await;
     let mut client = router.client().await;
     let waiting = tokio::spawn(async move { within(client.generate(request("ab"))).await });
     drop(stream);
@@ -103,14 +115,7 @@ async fn requests_that_wait_are_not_sent_to_other_weights_under_the_same_name() 
     })
     .await;
     let _first = router.worker(slow()).await;
-    let stream = router.client().await.generate_stream(endless()).await;
-    let mut stream = stream.unwrap().into_inner();
-    within(stream.next()).await.unwrap().unwrap();
-    let mut admin = router.admin().await;
-    let drained = tokio::spawn(async move { within(admin.drain(drain("w1", None))).await });
-    while !loads(&router).await[0].is_draining {
-        tokio::task::yield_now().await;
-    }
+    let (stream, drained) = drained_beside_a_stream(&router).await;
     // One is refused because the other waits, with the ids of the first worker's tokenizer.
     let mut asked = tokio::task::JoinSet::new();
     for _ in 0..2 {

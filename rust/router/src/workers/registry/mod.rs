@@ -40,9 +40,9 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether it serves these weights and files.
-    fn is_of(&self, model: &ServedModel) -> bool {
-        self.model.digest == model.digest && self.model.model_hash == model.model_hash
+    /// Whether it serves the weights and files of these hashes.
+    fn is_of(&self, model_hash: &str, digest: &str) -> bool {
+        self.model.model_hash == model_hash && self.model.digest == digest
     }
 
     /// Sends the waiting choices that a worker may take.
@@ -120,9 +120,9 @@ impl Registry {
     /// A worker's model, if it is known: its tokenizer need not be built again.
     pub(crate) fn known_model(&self, hello: &Hello, digest: &str) -> Option<Arc<ServedModel>> {
         let state = lock(&self.state);
-        let model = &state.models.get(&hello.model)?.model;
-        let is_same = model.digest == digest && model.model_hash == hello.model_hash;
-        is_same.then(|| model.clone())
+        let entry = state.models.get(&hello.model)?;
+        let is_same = entry.is_of(&hello.model_hash, digest);
+        is_same.then(|| entry.model.clone())
     }
 
     /// Adds a ready worker.
@@ -142,7 +142,7 @@ impl Registry {
                 parked: Parked::default(),
                 placer: Placer::default(),
             });
-        if !entry.is_of(&model) {
+        if !entry.is_of(&model.model_hash, &model.digest) {
             if !entry.workers.is_empty() {
                 return Err(Status::failed_precondition(format!(
                     "model {:?} is served with hash {}, this worker has {}: give it another \
@@ -269,7 +269,8 @@ impl Registry {
         }
         self.admission.admit(&entry.workers, order)?;
         let entry = state.models.get_mut(order.model);
-        let Some(entry) = entry.filter(|entry| entry.is_of(model)) else {
+        let Some(entry) = entry.filter(|entry| entry.is_of(&model.model_hash, &model.digest))
+        else {
             return Err(Refusal::NoWorker);
         };
         let workers = &entry.workers;
@@ -313,7 +314,8 @@ impl Registry {
     ) -> oneshot::Receiver<ChoiceGuard> {
         let mut state = lock(&self.state);
         let entry = state.models.get_mut(&model.name);
-        let Some(entry) = entry.filter(|entry| entry.is_of(model)) else {
+        let Some(entry) = entry.filter(|entry| entry.is_of(&model.model_hash, &model.digest))
+        else {
             return oneshot::channel().1;
         };
         let placed = entry.parked.push(need, dispatch);
