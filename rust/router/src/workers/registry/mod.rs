@@ -4,10 +4,10 @@ mod abilities;
 pub(crate) mod ejection;
 mod learned;
 mod loading;
+mod state;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spectrie_proto::v1;
 use spectrie_proto::worker_v1::{Hello, RequestOutput};
@@ -23,69 +23,9 @@ use crate::failover::{Candidate, Need, choose};
 use crate::fleet::ModelKey;
 use crate::sync::{lock, now};
 
+use state::{Entry, State};
+
 pub(super) use loading::Loading;
-
-/// A model and the workers that are ready to run it.
-#[derive(Debug)]
-struct Entry {
-    model: Arc<ServedModel>,
-    workers: Vec<Arc<Worker>>,
-    /// The longest of a worker that was here.
-    max_context: u32,
-    /// When its last worker went.
-    lost_at: Option<Instant>,
-    /// Choices that lost their worker and wait for another.
-    parked: Parked,
-    placer: Placer,
-}
-
-impl Entry {
-    /// Whether it serves the weights and files of these hashes.
-    fn is_of(&self, model_hash: &str, digest: &str) -> bool {
-        self.model.model_hash == model_hash && self.model.digest == digest
-    }
-
-    /// Sends the waiting choices that a worker may take.
-    fn settle(&mut self) {
-        self.parked.settle(&self.workers);
-    }
-}
-
-#[derive(Debug, Default)]
-struct State {
-    models: BTreeMap<String, Entry>,
-    /// Workers that said hello and are not ready, by model.
-    loading: BTreeMap<String, usize>,
-}
-
-impl State {
-    fn served(&self) -> Vec<String> {
-        self.models.keys().cloned().collect()
-    }
-
-    /// Why there is no model of this name.
-    fn absent(&self, name: &str) -> Refusal {
-        if self.loading.contains_key(name) {
-            return Refusal::Coming;
-        }
-        match (self.models.is_empty(), self.loading.is_empty()) {
-            (false, _) => Refusal::Unknown(self.served()),
-            (true, false) => Refusal::Unknown(self.loading.keys().cloned().collect()),
-            (true, true) => Refusal::NoWorker,
-        }
-    }
-
-    /// The model of a request that names none.
-    fn only_model(&self) -> Result<&Entry, Refusal> {
-        let mut entries = self.models.values();
-        match (entries.next(), entries.next()) {
-            (Some(entry), None) => Ok(entry),
-            (Some(_), Some(_)) => Err(Refusal::Ambiguous(self.served())),
-            (None, _) if self.loading.is_empty() => Err(Refusal::NoWorker),
-            (None, _) => Err(Refusal::Coming),
-        }
-    }
-}
 
 /// All that have joined.
 #[derive(Debug)]
@@ -268,9 +208,7 @@ impl Registry {
             return Err(Refusal::Coming);
         }
         self.admission.admit(&entry.workers, order)?;
-        let entry = state.models.get_mut(order.model);
-        let Some(entry) = entry.filter(|entry| entry.is_of(&model.model_hash, &model.digest))
-        else {
+        let Some(entry) = state.serving(model) else {
             return Err(Refusal::NoWorker);
         };
         let workers = &entry.workers;
@@ -313,9 +251,7 @@ impl Registry {
         dispatch: Dispatch,
     ) -> oneshot::Receiver<ChoiceGuard> {
         let mut state = lock(&self.state);
-        let entry = state.models.get_mut(&model.name);
-        let Some(entry) = entry.filter(|entry| entry.is_of(&model.model_hash, &model.digest))
-        else {
+        let Some(entry) = state.serving(model) else {
             return oneshot::channel().1;
         };
         let placed = entry.parked.push(need, dispatch);
