@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
-import tarfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,18 +75,3 @@ def test_installed_packages_have_their_size(root: Path, say: Say) -> None:
     size = sum(path.stat().st_size for path in files)
     say(f"==> packages of spectrie[cpu]: {size / 1e6:.0f} MB")
     assert size <= MOST_BYTES
-
-
-def test_sources_build_a_wheel_with_the_core(release: Path, tmp_path: Path) -> None:
-    (sources,) = release.glob("spectrie-*.tar.gz")
-    with tarfile.open(sources) as archive:
-        archive.extractall(tmp_path, filter="data")
-    (folder,) = tmp_path.glob("spectrie-*/")
-    target = tmp_path / "target"
-    # Not `--locked`, which pip does not ask for: the lock names crates of tools too, and the sources lack these.
-    words = [sys.executable, "-m", "maturin", "build", "--release", "--quiet"]
-    words += ["--out", str(tmp_path), "--target-dir", str(target)]
-    subprocess.run(words, cwd=folder, check=True)
-    shutil.rmtree(target)
-    (wheel,) = tmp_path.glob("spectrie-*.whl")
-    assert "spectrie/_core.abi3.so" in zipfile.ZipFile(wheel).namelist()
