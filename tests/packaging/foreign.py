@@ -6,10 +6,11 @@ qemu is called by name.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
+
+from tests.packaging.uv import uv
 
 __all__ = ["install", "missing", "unpack"]
 
@@ -71,7 +72,7 @@ def install(wheel: Path, place: Path, *, machine: str, python: str, lock: Path) 
         lock: The versions.
     """
     words = [
-        os.environ.get("UV", "uv"),
+        uv(),
         "pip",
         "install",
         "--quiet",

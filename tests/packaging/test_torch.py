@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.packaging.uv import uv
+
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = ROOT / ".tools" / "torch"
 ROOM_BYTES = 9 << 30
@@ -74,13 +76,12 @@ def python(request: pytest.FixtureRequest) -> Path:
     path: Path = folder / "bin/python"
     if not path.exists() and shutil.disk_usage(ROOT).free < ROOM_BYTES:
         pytest.skip(f"NOT RUN: an environment takes {ROOM_BYTES >> 30} GB of disk")
-    uv = os.environ.get("UV", "uv")
     if not path.exists():
-        subprocess.run([uv, "venv", "--quiet", folder], check=True)
+        subprocess.run([uv(), "venv", "--quiet", folder], check=True)
     listed = folder / "requirements.txt"
     listed.write_text(requirements(), encoding="utf-8")
     words: list[str | Path] = [
-        uv,
+        uv(),
         "pip",
         "install",
         "--quiet",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 
 from tests.docs.markdown import ROOT
 from tests.packaging.root.computing import save_cases
+from tests.packaging.uv import uv
 from tools.image.container import undecided
 from tools.image.kept import kept_root
 from tools.image.root import missing
@@ -70,7 +70,7 @@ def index(say: Say, tmp_path_factory: pytest.TempPathFactory) -> Path:
     wheel = own_wheel(folder, platform.machine())
     make_client_wheel(wheel, folder)
     with step(say, "the wheels beside it"):
-        fetch_packages(folder, os.environ.get("UV", "uv"), wheel)
+        fetch_packages(folder, uv(), wheel)
     return folder
 
 
