@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from spectrie.model.drafters.plan import Answers, DraftPlan
-from spectrie.model.launch.drafts.drafts import SEATS
+from spectrie.model.launch.drafts.memory import SEATS
 from spectrie.model.launch.launcher import Launcher
 
 __all__ = ["GpuDrafts"]

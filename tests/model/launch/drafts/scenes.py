@@ -11,7 +11,7 @@ from spectrie.model import Runner
 from spectrie.model.drafters import Answers, LevelPlan
 from spectrie.model.plan import StepPlan
 from tests.model.drafters.fused import EAGLE2, fused_tensors
-from tests.model.drafters.heads import HIDDEN, VOCABULARY, head_tensors, write_head
+from tests.model.drafters.heads import CONFIG, HIDDEN, VOCABULARY, head_tensors, write_head
 from tests.model.drafters.models import with_tokenizer, write_smaller
 from tests.model.drafters.mtp_layers import write_alone
 from tests.model.drafters.session import Request, draft_path, feed
@@ -29,14 +29,22 @@ _FORMS: dict[str, dict[str, Any]] = {
     "eagle3_norms": {"norm_before_residual": True, "fc_norm": True},
     "eagle3_window": {"sliding_window": 7},
     "eagle3_of_target": {},
+    "eagle3_deep": {"num_hidden_layers": 3},
+    "eagle3_deep_window": {"num_hidden_layers": 2, "sliding_window": 7},
 }
-KINDS = [*_FORMS, "eagle2", "mtp", "model_itself", "model_window"]
+_HEADS = {"num_attention_heads": 6, "num_key_value_heads": 2}
+"""The model's: its attention in a step suits the head. Other heads of several layers have their own."""
+KINDS = [*_FORMS, "eagle2", "eagle2_deep", "mtp", "model_itself", "model_window"]
 
 
 def written(kind: str, tiny: Path, folder: Path) -> tuple[Path, Path]:
     """Writes a drafter of a kind for a tiny model; returns the model's folder and its own."""
     if kind == "eagle2":
         return tiny, write_head(folder / "head", fused_tensors(), **EAGLE2)
+    if kind == "eagle2_deep":
+        tensors = fused_tensors(CONFIG | _HEADS, layers=2)
+        deep = EAGLE2 | _HEADS | {"num_hidden_layers": 2}
+        return tiny, write_head(folder / "head", tensors, **deep)
     if kind == "mtp":
         write_alone(folder / "layer", tiny)
         return tiny, folder / "layer"
@@ -45,7 +53,7 @@ def written(kind: str, tiny: Path, folder: Path) -> tuple[Path, Path]:
     if kind == "model_window":
         smaller = write_smaller(folder / "draft", "smollm3_window")
         return with_tokenizer(tiny, folder / "target"), smaller
-    tensors = head_tensors()
+    tensors = head_tensors(_FORMS[kind].get("num_hidden_layers", 1))
     if kind == "eagle3_norms":
         tensors |= _FC_NORMS
     if kind == "eagle3_of_target":

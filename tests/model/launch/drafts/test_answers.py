@@ -14,7 +14,9 @@ from bench.gpu.simulated import simulated_gpu, small_start
 from spectrie.errors import ConfigError, ModelError
 from spectrie.model import Runner, load_runner
 from spectrie.model.drafters import Answers, LevelPlan
+from spectrie.model.launch.drafts.entries import OwnAttention
 from spectrie.model.launch.drafts.levels import Levels
+from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.plan import StepPlan
 from spectrie.model.step.wanted import Wanted
 from tests.model.drafters import test_eagle3 as eagle3
@@ -93,6 +95,31 @@ def test_levels_that_are_not_recorded_give_the_same(
     expected = played(load(target, head))
     monkeypatch.setattr(Levels, "record", lambda _: None)
     assert_near(played(load(target, head)), expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "suits"),
+    [("eagle3_deep", False), ("eagle3_deep_window", False), ("eagle2_deep", True)],
+)
+def test_layers_of_the_models_heads_take_its_attention_and_others_their_own(
+    kind: str, suits: bool, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, head = written(kind, tiny, tmp_path)
+    expected = played(load(target, head))
+    own: Any = []
+    sections = OwnAttention.sections
+    monkeypatch.setattr(OwnAttention, "sections", lambda *given: own.append(0) or sections(*given))
+    # Prompts have recorded steps too.
+    with simulated_gpu(), small_start((1, 8, 128)):
+        assert_near(played(load(target, head)), expected)
+        assert bool(own) is not suits
+        monkeypatch.setattr(DraftOperators, "suits", lambda *_: not suits)
+        if suits:
+            assert_near(played(load(target, head)), expected)
+            assert own
+        else:
+            with pytest.raises((ModelError, KeyError), match=r"heads are not 3 times|^7$"):
+                load(target, head)
 
 
 def test_eagle3_answers_what_plain_torch_says(tiny: Path, tmp_path: Path) -> None:
@@ -195,7 +222,6 @@ def test_forms_that_run_on_a_cpu_alone_are_refused_by_name(tiny: Path, tmp_path:
     for name, tensors, changes, message in (
         ("dflash", block_tensors(), DFLASH, "drafters of the kind dflash run on a CPU alone"),
         ("peagle", peagle_tensors(), PEAGLE, "drafters of the kind peagle run on a CPU alone"),
-        ("deep", head_tensors(2), {"num_hidden_layers": 2}, "a head of 2 layers runs on a CPU"),
     ):
         head = write_head(tmp_path / name, tensors, **changes)
         with pytest.raises(ModelError, match=message):

@@ -47,7 +47,9 @@ def played(kind: str, tiny: Path, folder: Path, order: str, *scenes: str) -> dic
     return found
 
 
-@pytest.mark.parametrize("kind", [pytest.param("eagle3_of_target", marks=pytest.mark.deep), "mtp"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("eagle3_of_target", marks=pytest.mark.deep), "eagle3_deep_window", "mtp"]
+)
 def test_answers_are_the_same_bytes_alone_in_company_and_in_chunks(
     kind: str, tiny: Path, tmp_path: Path
 ) -> None:

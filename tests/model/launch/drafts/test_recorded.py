@@ -62,7 +62,7 @@ def later_level(request: Request) -> LevelPlan:
 
 
 @pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("kind", ["eagle3", "eagle3_of_target", "eagle2", "mtp"])
+@pytest.mark.parametrize("kind", ["eagle3", "eagle3_of_target", "eagle3_deep", "eagle2", "mtp"])
 def test_a_recorded_level_is_one_launch_two_copies_one_wait_and_no_memory(
     kind: str, exact: bool, tiny: Path, tmp_path: Path
 ) -> None:
@@ -87,7 +87,9 @@ def test_a_recorded_level_is_one_launch_two_copies_one_wait_and_no_memory(
     assert set(counted.counts) & MEMORY
 
 
-@pytest.mark.parametrize("kind", ["eagle3", "eagle2", "mtp", "model_itself"])
+@pytest.mark.parametrize(
+    "kind", ["eagle3", "eagle3_deep", "eagle2", "eagle2_deep", "mtp", "model_itself"]
+)
 def test_a_recorded_step_beside_a_drafter_allocates_nothing_and_waits_once(
     kind: str, tiny: Path, tmp_path: Path
 ) -> None:
@@ -120,9 +122,12 @@ def test_a_recorded_step_beside_a_drafter_allocates_nothing_and_waits_once(
         # Its keys move with the model's, and nothing else is done.
         assert more == {"move_slots": 1}
     else:
-        assert more["rotate_write"] == more["compact_slots"] == more["embed"] == 1
-        # Of a layer only keys and values.
-        assert not {"tree_attention", "gate", "top_k", "row_argmax"} & set(more)
+        layers = {"eagle3_deep": 3, "eagle2_deep": 2}.get(kind, 1)
+        assert more["rotate_write"] == layers
+        assert more["compact_slots"] == more["embed"] == 1
+        # Of the last layer only keys and values.
+        assert more["tree_attention"] == more["gate"] == layers - 1
+        assert not {"top_k", "row_argmax"} & set(more)
 
 
 def test_levels_and_steps_beside_a_drafter_are_recorded_by_rows(tiny: Path, tmp_path: Path) -> None:

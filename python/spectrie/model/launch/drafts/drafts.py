@@ -11,26 +11,21 @@ import torch
 from numpy.typing import NDArray
 
 import spectrie_kernels
-from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.decoder import Decoder, DecoderWeights
 from spectrie.model.drafters.description import Drafter
 from spectrie.model.drafters.plan import Answers, DraftPlan
 from spectrie.model.launch.capacity import buckets_up_to
+from spectrie.model.launch.drafts.entries import Entries
 from spectrie.model.launch.drafts.fill import Fill
 from spectrie.model.launch.drafts.keeper import EntryKeeper, FeaturePlan
 from spectrie.model.launch.drafts.kinds import kind_of
 from spectrie.model.launch.drafts.level import Bounds, Drafted, Level
-from spectrie.model.launch.drafts.levels import MAX_TOGETHER, Levels
+from spectrie.model.launch.drafts.levels import Levels
+from spectrie.model.launch.drafts.memory import MAX_DRAFT_ROWS, MAX_TOGETHER, SEATS
 from spectrie.model.launch.drafts.naming import Naming
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.tensors import DraftTensors
-from spectrie.model.launch.drafts.words import (
-    Entries,
-    LevelArrays,
-    Sections,
-    entry_room,
-    level_room,
-)
+from spectrie.model.launch.drafts.words import LevelArrays, Sections, level_room
 from spectrie.model.launch.ring import Pinned, Ring
 from spectrie.model.operators import TOP_K
 from spectrie.model.operators.gpu import GpuOperators
@@ -39,17 +34,13 @@ from spectrie.model.step.device import Device
 from spectrie.model.step.input import StepInput
 from spectrie.model.step.scratch import HeldScratch, Scratch
 
-__all__ = ["SEATS", "DraftWeights", "Drafts", "Kept", "fixed_bytes"]
+__all__ = ["DraftWeights", "Drafts", "Kept"]
 
 Int32 = NDArray[np.int32]
 
-MAX_DRAFT_ROWS = 512
-"""Draft rows of a step, all levels together."""
-SEATS = 1024
-"""Rows of features for running requests."""
-
 _FIRST_WORDS = 1 << 17
 _STEP_WORDS = 1 << 15
+_ATTENDING_WORDS = 1 << 18
 _TIMED = 20
 
 
@@ -88,24 +79,6 @@ class DraftWeights:
         self.kind = kind_of(drafter, tensors, target.embedding, self.naming.rows)
         self.bytes = tensors.bytes
         self.geometry = drafter.geometry
-
-
-def fixed_bytes(drafter: Drafter, config: ModelConfig, itemsize: int, max_rows: int) -> int:
-    """Returns the memory that a drafter takes beside its weights, and beside what it has for each page.
-
-    Args:
-        drafter: As it was read.
-        config: Of the model.
-        itemsize: Bytes of a number of its format.
-        max_rows: Rows of the largest step.
-    """
-    hidden = config.hidden_size
-    feature = drafter.taps * hidden * itemsize
-    entries = MAX_DRAFT_ROWS * drafter.geometry.numbers_per_token * itemsize
-    # What a step's rows continue, the inputs of the first layer and what they give, at most.
-    work = max_rows * (feature + 8 * hidden * itemsize + 4 * hidden * 4)
-    level = MAX_TOGETHER * (config.vocabulary_size + 8 * hidden) * 4
-    return (SEATS + max_rows) * feature + entries + work + level
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +129,7 @@ class Drafts:
             self._keeper = EntryKeeper(
                 kind,
                 self._operators,
+                target,
                 store_rows=settings.num_pages + SEATS,
                 max_rows=max(max_rows, buckets_up_to(max_rows)[-1]),
                 width=decoder.hidden_size,
@@ -182,7 +156,9 @@ class Drafts:
         )
         self._drafted = Drafted.none()
         self._ring = Ring(device, _FIRST_WORDS)
-        self._step_words = torch.zeros(_STEP_WORDS, dtype=torch.int32, device=target.device)
+        attends = self._keeper is not None and self._keeper.own_attention is not None
+        words = _ATTENDING_WORDS if attends else _STEP_WORDS
+        self._step_words = torch.zeros(words, dtype=torch.int32, device=target.device)
         self._entries: dict[int, Entries] = {}
 
     @property
@@ -216,9 +192,10 @@ class Drafts:
 
     def holds(self, sections: Sections | None, rows: int) -> bool:
         """Returns whether recorded steps of so many rows have room for a step's entries."""
-        if sections is None:
+        if self._keeper is None or sections is None:
             return True
-        return sections.words <= self._step_words.numel() and sections.fit(entry_room(rows))
+        has_place = sections.words <= self._step_words.numel()
+        return has_place and sections.fit(self._keeper.room(rows))
 
     def send(self, sections: Sections | None, pinned: Pinned, rows: int) -> Kept | None:
         """Launches the copy of a step's sections, and ends the drafts of the step before.
@@ -247,7 +224,7 @@ class Drafts:
             self._operators.move(step.moves, step.num_moves)
             return
         rows = step.tokens.shape[0]
-        entries = Entries(kept.sections.own_room(entry_room(rows)), self._target.device)
+        entries = self._keeper.entries(kept.sections.own_room(self._keeper.room(rows)))
         entries.fill(kept.words)
         self._keeper.begin(entries, step, scratch)
 
@@ -257,7 +234,7 @@ class Drafts:
         if keeper is None:
             return lambda step: operators.move(step.moves, step.num_moves)
         if rows not in self._entries:
-            self._entries[rows] = Entries(entry_room(rows), self._target.device)
+            self._entries[rows] = keeper.entries(keeper.room(rows))
         entries, held = self._entries[rows], keeper
 
         def begin(step: StepInput) -> None:
@@ -352,7 +329,7 @@ class Drafts:
             return 0.0
         room = level_room(1, self._operators.shape, dump=0, weighs_others=False)
         step = LevelArrays(room, self._operators.shape, self._levels.heights, device).step
-        entries = Entries(entry_room(1), device)
+        entries = keeper.entries(keeper.room(1))
         words, scratch = self._step_words, HeldScratch(device)
         words.zero_()
         row = torch.zeros(1, keeper.features.shape[1], dtype=torch.float32, device=device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -10,13 +11,16 @@ import torch
 from numpy.typing import NDArray
 
 import spectrie_kernels
+from spectrie.model.launch.drafts.entries import Entries, OwnAttention
 from spectrie.model.launch.drafts.kinds import Kind
 from spectrie.model.launch.drafts.level import check_pairs, refuse
 from spectrie.model.launch.drafts.operators import DraftOperators, NamedScratch
-from spectrie.model.launch.drafts.words import Entries, Sections
+from spectrie.model.launch.drafts.words import Sections
+from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.plan import PlanArrays
 from spectrie.model.step.input import StepInput
 from spectrie.model.step.scratch import Scratch
+from spectrie_kernels import MAX_TREE_ROWS, StepArray
 
 __all__ = ["EntryKeeper", "FeaturePlan"]
 
@@ -43,16 +47,26 @@ class EntryKeeper:
             last one's rows.
         store_rows: The former.
         num_rows: Rows of the last step.
+        own_attention: What attention of the entries' layers takes; None where the model's suits them, or where
+            they need none.
     """
 
     def __init__(
-        self, kind: Kind, operators: DraftOperators, *, store_rows: int, max_rows: int, width: int
+        self,
+        kind: Kind,
+        operators: DraftOperators,
+        target: GpuOperators,
+        *,
+        store_rows: int,
+        max_rows: int,
+        width: int,
     ) -> None:
         """Allocates the features.
 
         Args:
             kind: The drafter.
             operators: Of its layers.
+            target: Of the model.
             store_rows: Rows of features that outlive a step.
             max_rows: Rows of the largest step.
             width: Of the model's residual stream.
@@ -65,6 +79,11 @@ class EntryKeeper:
         self.store_rows = store_rows
         self.num_rows = 0
         self._entries: Entries | None = None
+        self.own_attention: OwnAttention | None = None
+        if kind.layers.count > 1 and not operators.suits(target):
+            # How high tiles are changes no bit, and a step does not say it before it is packed.
+            heights = operators.heights(MAX_TREE_ROWS)
+            self.own_attention = OwnAttention(operators.shape, heights)
 
     def sections(self, plan: FeaturePlan) -> Sections:
         """Returns which rows of a step get an entry, what they continue, and which features are moved before.
@@ -92,7 +111,18 @@ class EntryKeeper:
         origins = np.where(plan.row_position == 0, -1, origins).astype(np.int32)
         slots = np.where(origins >= 0, plan.row_slot, -1).astype(np.int32)
         first = moves + np.array([store, 0], np.int32)
-        return Sections([origins, slots, np.concatenate([first, copies])])
+        arrays = [origins, slots, np.concatenate([first, copies])]
+        if self.own_attention is not None:
+            arrays += self.own_attention.sections(plan)
+        return Sections(arrays)
+
+    def room(self, rows: int) -> tuple[StepArray, ...]:
+        """Returns the arrays of the entries of recorded steps of up to `rows` rows."""
+        return Entries.room(rows, self.own_attention)
+
+    def entries(self, room: Sequence[StepArray]) -> Entries:
+        """Returns what such arrays hold."""
+        return Entries(room, self.own_attention, self._operators.device)
 
     def begin(self, entries: Entries, step: StepInput, scratch: Scratch) -> None:
         """Launches what comes before the layers of a step: moves of features, and of slots.
@@ -104,7 +134,7 @@ class EntryKeeper:
         """
         self._entries = entries
         spectrie_kernels.move_rows(self.features, entries.moves, entries.num_moves)
-        own = replace(step, slots=entries.slots)
+        own = replace(step, slots=entries.slots, layout=entries.layout(step.layout))
         self._operators.begin_step(own, NamedScratch(scratch))
 
     def tap(self, layer: int | None, stream: torch.Tensor) -> None:

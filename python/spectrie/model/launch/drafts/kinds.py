@@ -76,9 +76,6 @@ def kind_of(
     is_eagle3 = isinstance(weights, Eagle3Weights) and weights.parallel is None
     if not (is_eagle3 or isinstance(weights, FusedWeights)):
         raise ModelError(f"drafters of the kind {drafter.kind} run on a CPU alone, so far")
-    count = len(drafter.geometry.layers)
-    if count > 1:
-        raise ModelError(f"a head of {count} layers runs on a CPU alone, so far")
     return (_Eagle3 if is_eagle3 else _Fused)(weights, tensors, table)
 
 

@@ -51,6 +51,8 @@ class DraftLayers:
         self._layers = [_layer(layer, tensors) for layer in layers]
         self.hidden = len(layers[0].mlp_norm)
         """Width of the residual stream."""
+        self.count = len(self._layers)
+        """How many."""
         self._output_norm = None if output_norm is None else tensors.norm(output_norm)
         # In place of a norm where only the sum is wanted.
         self._ones = torch.ones(self.hidden, dtype=torch.float32, device=tensors.device)

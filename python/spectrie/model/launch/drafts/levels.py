@@ -10,6 +10,7 @@ import torch
 import spectrie_kernels
 from spectrie.model.launch import capacity
 from spectrie.model.launch.drafts.kinds import Kind
+from spectrie.model.launch.drafts.memory import MAX_TOGETHER
 from spectrie.model.launch.drafts.naming import Naming
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelSizes
@@ -19,10 +20,7 @@ from spectrie.model.step.device import Device, Recorded
 from spectrie.model.step.scratch import HeldScratch, Scratch
 from spectrie_kernels import StepArray
 
-__all__ = ["MAX_TOGETHER", "Levels"]
-
-MAX_TOGETHER = 128
-"""Rows of a level that are computed together at most."""
+__all__ = ["Levels"]
 
 _DEVICE_WORDS = 1 << 19
 

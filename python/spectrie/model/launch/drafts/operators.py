@@ -82,6 +82,15 @@ class DraftOperators(GpuOperators):
             )
         )
 
+    def suits(self, target: GpuOperators) -> bool:
+        """Returns whether what attention of the model's layers takes in a step suits these layers too."""
+        own, other = self.shape, target.shape
+        return (
+            (own.group, own.kv_heads) == (other.group, other.kv_heads)
+            and set(own.windows) <= set(other.windows)
+            and self.tiles == target.tiles
+        )
+
     def write_entries(self, layer: int, kv: Result) -> None:
         """Writes keys and values of the rows that have a slot.
 

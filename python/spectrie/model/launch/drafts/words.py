@@ -1,4 +1,4 @@
-"""Integers of a level, or of a step's entries, in one int32 buffer, and the arrays that kernels read."""
+"""Integers of a level in one int32 buffer, and the arrays that kernels read."""
 
 from __future__ import annotations
 
@@ -16,14 +16,24 @@ from spectrie.model.step.input import StepInput
 from spectrie.model.step.packed import WORK_WIDTHS, StepShape, section_spans
 from spectrie_kernels import AttentionArrays, KeyOrder, StepArray, StepArrays, WorkArrays
 
-__all__ = ["Entries", "LevelArrays", "LevelSection", "Sections", "entry_room", "level_room"]
+__all__ = [
+    "MOVES",
+    "LevelArrays",
+    "LevelSection",
+    "Sections",
+    "level_room",
+    "list_array",
+    "work_arrays",
+    "work_room",
+]
 
 Int32 = NDArray[np.int32]
 
 _PATH = 16
 """Levels of a path for which recorded levels have room on average."""
 _PAGES = 1 << 16
-_MOVES = 1 << 10
+MOVES = 1 << 10
+"""Moves of features, or of slots, for which recorded work has room."""
 _SCORED = 8
 """Tokens that a row of a recorded level scores on average at most."""
 _MAX_SCORED = 512
@@ -83,7 +93,8 @@ class Sections:
         )
 
 
-def _list(section: int, capacity: int, width: int = 1) -> StepArray:
+def list_array(section: int, capacity: int, width: int = 1) -> StepArray:
+    """Returns the array of a list whose readers know its length."""
     return StepArray(section, max(1, capacity), width, keeps=True)
 
 
@@ -106,22 +117,51 @@ def level_room(
         StepArray(LevelSection.SLOT, rows, fill=-1),
         StepArray(LevelSection.ORIGIN, rows, fill=-1),
         StepArray(LevelSection.PLACE, rows, fill=dump),
-        _list(LevelSection.MOVES, _MOVES, width=2),
-        _list(LevelSection.FEATURE_MOVES, _MOVES, width=2),
-        _list(LevelSection.PAGE_IDS, _PAGES),
-        _list(LevelSection.PATH_SLOTS, rows * _PATH),
+        list_array(LevelSection.MOVES, MOVES, width=2),
+        list_array(LevelSection.FEATURE_MOVES, MOVES, width=2),
+        list_array(LevelSection.PAGE_IDS, _PAGES),
+        list_array(LevelSection.PATH_SLOTS, rows * _PATH),
         StepArray(LevelSection.SCORED_AT, scored, fill=-1),
         StepArray(LevelSection.SCORED_ROW, others, fill=-1),
         StepArray(LevelSection.SCORED_TOKEN, others, fill=-1),
     ]
+    arrays += work_room(len(LevelSection), rows, shape, prompts=1)
+    return tuple(arrays)
+
+
+def work_room(first: int, rows: int, shape: StepShape, *, prompts: int) -> list[StepArray]:
+    """Returns the arrays of attention's work.
+
+    Args:
+        first: Section of the first window's first.
+        rows: Rows that attend.
+        shape: Of the attention.
+        prompts: Items of prompts for which there is room.
+    """
+    arrays = []
     for index, window in enumerate(shape.windows):
         splits = _SPLITS_OF_ALL * (KeyOrder.of(shape.kv_heads, window).max_splits + 1)
-        counts = (rows * (splits + 1), rows, 1)
+        counts = (rows * (splits + 1), rows, prompts)
         arrays += [
-            _list(len(LevelSection) + len(PackedWork) * index + which, count, width)
+            list_array(first + len(PackedWork) * index + which, count, width)
             for which, (count, width) in enumerate(zip(counts, WORK_WIDTHS, strict=True))
         ]
-    return tuple(arrays)
+    return arrays
+
+
+def work_arrays(
+    arrays: StepArrays, first: int, shape: StepShape, *, has_prompts: bool
+) -> dict[int | None, WorkArrays]:
+    """Returns attention's work by window, of arrays whose number `first` is the first of `work_room`."""
+    found = {}
+    for number, window in enumerate(shape.windows):
+        at = first + len(PackedWork) * number
+        parts, combined, prompts = (arrays[at + which] for which in PackedWork)
+        counts = arrays.counts[at : at + len(PackedWork)]
+        # Without room for prompts no kernel is launched for them.
+        prompts = prompts if has_prompts else prompts[:0]
+        found[window] = WorkArrays(parts, combined, prompts, counts)
+    return found
 
 
 class LevelArrays:
@@ -147,12 +187,8 @@ class LevelArrays:
         def section(which: int) -> torch.Tensor:
             return self._arrays.words_of(index[which])
 
-        work = {}
-        for number, window in enumerate(shape.windows):
-            first = index[len(LevelSection) + len(PackedWork) * number]
-            parts, combined, prompts = (self._arrays[first + which] for which in PackedWork)
-            counts = self._arrays.counts[first : first + len(PackedWork)]
-            work[window] = WorkArrays(parts, combined, prompts[:0], counts)
+        first = index[len(LevelSection)]
+        work = work_arrays(self._arrays, first, shape, has_prompts=False)
         positions = section(LevelSection.POSITION)
         self.step = StepInput(
             tokens=section(LevelSection.TOKEN),
@@ -181,43 +217,6 @@ class LevelArrays:
         """As in `Scored`."""
         self.feature_moves = section(LevelSection.FEATURE_MOVES).view(-1, 2)
         self.num_feature_moves = self._arrays.count(index[LevelSection.FEATURE_MOVES])
-
-    def fill(self, words: torch.Tensor) -> None:
-        """Launches what brings packed words here."""
-        spectrie_kernels.unpack(words, self._arrays)
-
-
-_ENTRY_SECTIONS = range(3)
-
-
-def entry_room(rows: int) -> tuple[StepArray, ...]:
-    """Returns the arrays of the entries of recorded steps of up to `rows` rows."""
-    origins, slots, moves = _ENTRY_SECTIONS
-    return (
-        StepArray(origins, rows, fill=-1),
-        StepArray(slots, rows, fill=-1),
-        _list(moves, _MOVES, width=2),
-    )
-
-
-class Entries:
-    """Which rows of a step get an entry, filled by a kernel from packed words.
-
-    Args:
-        room: As `entry_room` returns it.
-        device: Of the arrays.
-    """
-
-    def __init__(self, room: Sequence[StepArray], device: torch.device) -> None:
-        self._arrays = StepArrays.of(room, device)
-        origins, slots, moves = _ENTRY_SECTIONS
-        self.origins = self._arrays.words_of(origins)
-        """int32 [rows], the feature before each row, -1 for none."""
-        self.slots = self._arrays.words_of(slots)
-        """int32 [rows], where its entry goes, -1 for nowhere."""
-        self.moves = self._arrays.words_of(moves).view(-1, 2)
-        """int32 [any, 2], rows of features, source and destination."""
-        self.num_moves = self._arrays.count(moves)
 
     def fill(self, words: torch.Tensor) -> None:
         """Launches what brings packed words here."""
