@@ -12,13 +12,14 @@ __all__ = [
     "TOP_K",
     "row_argmax",
     "row_argmax_workspace",
+    "token_logits",
     "top_k",
     "top_k_workspace",
     "verify_greedy",
 ]
 
 TOP_K = 8
-"""Tokens per row that `top_k` finds."""
+"""Tokens per row that `top_k` finds where nothing else is asked for."""
 CHUNK_TOKENS = 4096
 """Tokens of a row that one program looks at."""
 
@@ -70,7 +71,7 @@ def top_k(
     rows: torch.Tensor | None = None,
     workspace: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Finds the `TOP_K` likeliest tokens of each row, likeliest first, and their probabilities.
+    """Finds the likeliest tokens of each row, likeliest first, and their probabilities.
 
     Ties go to the lowest id and NaN is passed over; probabilities are those of the plain softmax. A row
     without a finite largest logit gets ids of -1 and probabilities of 0, as do the places of tokens
@@ -78,7 +79,8 @@ def top_k(
 
     Args:
         logits: float32 [rows, vocabulary], contiguous.
-        ids: int32 [rows, TOP_K], contiguous; written and returned. None makes one.
+        ids: int32 [rows, width], contiguous; written and returned. The width is a power of two. None makes one
+            of width `TOP_K`.
         probabilities: float32, as `ids`.
         rows: int32 [rows]: those of a negative number are passed over, and nothing is written for them. None
             passes over none.
@@ -96,26 +98,65 @@ def top_k(
     check_tensor("logits", logits, torch.float32, [None, None], device)
     if ids is None:
         ids = torch.empty((num_rows, TOP_K), dtype=torch.int32, device=device)
+    width = ids.shape[-1]
+    if width < 1 or width & (width - 1):
+        raise ValueError(f"ids has width {width}, expected a power of two")
     if probabilities is None:
-        probabilities = torch.empty((num_rows, TOP_K), dtype=torch.float32, device=device)
-    check_tensor("ids", ids, torch.int32, [num_rows, TOP_K], device)
-    check_tensor("probabilities", probabilities, torch.float32, [num_rows, TOP_K], device)
+        probabilities = torch.empty((num_rows, width), dtype=torch.float32, device=device)
+    check_tensor("ids", ids, torch.int32, [num_rows, width], device)
+    check_tensor("probabilities", probabilities, torch.float32, [num_rows, width], device)
     if rows is not None:
         check_tensor("rows", rows, torch.int32, [num_rows], device)
     if runs_triton(logits):
         from spectrie_kernels.device.sampling import top_k as triton_form
 
-        workspace = _workspace(workspace, top_k_workspace(*logits.shape), logits)
+        workspace = _workspace(workspace, top_k_workspace(num_rows, logits.shape[1], width), logits)
         triton_form.top_k(logits, ids, probabilities, rows, workspace, CHUNK_TOKENS)
     else:
         reference.top_k(logits, ids, probabilities, rows)
     return ids, probabilities
 
 
-def top_k_workspace(rows: int, vocabulary: int) -> int:
-    """Returns how many int64 elements `top_k` needs as workspace."""
+def top_k_workspace(rows: int, vocabulary: int, width: int = TOP_K) -> int:
+    """Returns how many int64 elements `top_k` needs as workspace to find `width` tokens of each row."""
     # Of each chunk the keys of its likeliest tokens, and its greatest logit and sum in one word.
-    return rows * _chunks(vocabulary) * (TOP_K + 1)
+    return rows * _chunks(vocabulary) * (width + 1)
+
+
+def token_logits(
+    x: torch.Tensor,
+    rows: torch.Tensor,
+    weight: torch.Tensor,
+    tokens: torch.Tensor,
+    out: torch.Tensor,
+) -> torch.Tensor:
+    """Computes logits of single tokens: products of a row's state and a token's row, added in float32 in an
+    order of their own, whatever stands beside them.
+
+    Args:
+        x: [any, features], contiguous, any floating dtype.
+        rows: int32 [count], contiguous: row of `x` of each; negative for none.
+        weight: [vocabulary, features], contiguous, any floating dtype.
+        tokens: int32 [count], contiguous: row of `weight` of each; negative for none.
+        out: float32 [count], contiguous; written and returned, 0 where there is no row or no token.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: A shape, dtype or device does not fit; the message names it.
+    """
+    count, device = out.shape[0], x.device
+    check_tensor("x", x, x.dtype, [None, None], device)
+    check_tensor("weight", weight, weight.dtype, [None, x.shape[1]], device)
+    check_tensor("out", out, torch.float32, [rows.shape[0]], device)
+    check_tensor("rows", rows, torch.int32, [count], device)
+    check_tensor("tokens", tokens, torch.int32, [count], device)
+    if runs_triton(x):
+        from spectrie_kernels.device.sampling import token_logits as triton_form
+
+        return triton_form.token_logits(x, rows, weight, tokens, out)
+    return reference.token_logits(x, rows, weight, tokens, out)
 
 
 def _chunks(vocabulary: int) -> int:

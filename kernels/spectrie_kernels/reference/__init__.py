@@ -10,7 +10,7 @@ from spectrie_kernels.reference.experts import (
     group_choices,
 )
 from spectrie_kernels.reference.gate import gate
-from spectrie_kernels.reference.gather_rows import gather_rows, lift_rows
+from spectrie_kernels.reference.gather_rows import gather_rows, lift_rows, token_logits
 from spectrie_kernels.reference.linear import add_rank_sums, finished, linear, linear_sums
 from spectrie_kernels.reference.move_slots import compact_slots, move_rows, move_slots
 from spectrie_kernels.reference.rotate_write import rotate_write
@@ -41,6 +41,7 @@ __all__ = [
     "rotate_write",
     "row_argmax",
     "take_drawn",
+    "token_logits",
     "top_k",
     "tree_attention",
     "unpack",

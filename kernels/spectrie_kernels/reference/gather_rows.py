@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["gather_rows", "lift_rows"]
+__all__ = ["gather_rows", "lift_rows", "token_logits"]
 
 
 def gather_rows(x: torch.Tensor, rows: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
@@ -16,3 +16,17 @@ def gather_rows(x: torch.Tensor, rows: torch.Tensor, out: torch.Tensor) -> torch
 def lift_rows(x: torch.Tensor, rows: torch.Tensor) -> None:
     """See `spectrie_kernels.lift_rows`."""
     x[: rows.shape[0]] = x[rows.long()]
+
+
+def token_logits(
+    x: torch.Tensor,
+    rows: torch.Tensor,
+    weight: torch.Tensor,
+    tokens: torch.Tensor,
+    out: torch.Tensor,
+) -> torch.Tensor:
+    """See `spectrie_kernels.token_logits`."""
+    counts = (rows >= 0) & (tokens >= 0)
+    states = x[rows.clamp(min=0).long()].float()
+    own = weight[tokens.clamp(min=0).long()].float()
+    return out.copy_(((states * own).sum(dim=1)).where(counts, 0.0))

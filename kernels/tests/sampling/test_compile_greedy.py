@@ -10,11 +10,13 @@ from typing import Any
 from kernels.tests.ahead_of_time import CAPABILITIES, REGISTERS, compiled, in_own_process
 
 VOCABULARY = 151_936
+_CANDIDATES = 64
 EXPECTED = {
     "_chunk_argmax_kernel",
     "_row_argmax_kernel",
     "_chunk_top_k_kernel",
     "_row_top_k_kernel",
+    "_token_logits_kernel",
     "_verify_greedy_kernel",
 }
 
@@ -22,7 +24,8 @@ EXPECTED = {
 def test_every_kernel_compiles_without_spills(tmp_path: Path) -> None:
     lines = in_own_process(__file__, cache=tmp_path)
     assert {form["name"] for form in lines} == EXPECTED
-    assert len(lines) == len(EXPECTED) * len(CAPABILITIES)
+    # Those of the likeliest tokens in two widths.
+    assert len(lines) == (len(EXPECTED) + 2) * len(CAPABILITIES)
     for form in lines:
         assert (form["stack_bytes"], form["spills"]) == (0, 0), form
         assert 2 * form["registers"] * form["threads"] <= REGISTERS, form
@@ -33,23 +36,29 @@ def main() -> None:
     """Compiles and prints the kernels."""
     from spectrie_kernels import TOP_K
     from spectrie_kernels.calls.greedy import CHUNK_TOKENS
-    from spectrie_kernels.device.sampling import row_argmax, top_k, verify_greedy
+    from spectrie_kernels.device.sampling import row_argmax, token_logits, top_k, verify_greedy
 
     walk = ("argmax", "row_token", "row_parent", "counts", "path_rows", "emitted", "output")
     types = dict.fromkeys((*walk, "request_row_start", "request_row_count", "ids", "rows"), "*i32")
     types |= dict.fromkeys(("logits", "totals", "probabilities"), "*fp32") | {"keys": "*i64"}
+    types |= {"x": "*bf16", "weight": "*bf16", "tokens": "*i32"}
     row = {"VOCABULARY": VOCABULARY, "CHUNK": CHUNK_TOKENS}
     chunks = -(-VOCABULARY // CHUNK_TOKENS)
     block = 1 << (chunks - 1).bit_length()
-    of_row = {"CHUNKS": chunks, "BLOCK_CHUNKS": block, "WIDTH": TOP_K, "HAS_ROWS": True}
+    of_row = {"CHUNKS": chunks, "BLOCK_CHUNKS": block, "HAS_ROWS": True}
     forms: list[tuple[Any, dict[str, int]]] = [
         (row_argmax._chunk_argmax_kernel, row),
         (row_argmax._row_argmax_kernel, {"CHUNKS": chunks, "BLOCK": block}),
-        (top_k._chunk_top_k_kernel, row | {"WIDTH": TOP_K, "HAS_ROWS": True}),
-        (top_k._row_top_k_kernel, of_row),
+        *(
+            (top_k._chunk_top_k_kernel, row | {"WIDTH": width, "HAS_ROWS": True})
+            for width in (TOP_K, _CANDIDATES)
+        ),
+        *((top_k._row_top_k_kernel, of_row | {"WIDTH": width}) for width in (TOP_K, _CANDIDATES)),
+        (token_logits._token_logits_kernel, {"FEATURES": 4096, "BLOCK": token_logits.BLOCK}),
         (verify_greedy._verify_greedy_kernel, {"MAX_ROWS": verify_greedy.MAX_ROWS}),
     ]
     options = row_argmax.COMPILED | top_k.COMPILED
+    options["_token_logits_kernel"] = token_logits.COMPILED
     for capability in CAPABILITIES:
         for kernel, constants in forms:
             name = kernel.__name__

@@ -49,6 +49,7 @@ KERNELS = (
     "row_argmax",
     "draw",
     "top_k",
+    "token_logits",
 )
 VIEWS = {
     "view",

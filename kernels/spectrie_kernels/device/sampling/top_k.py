@@ -23,6 +23,7 @@ COMPILED: dict[str, dict[str, Any]] = {
     "_row_top_k_kernel": {"num_warps": 4},
 }
 """The compiler's options."""
+_UNROLLED = tl.constexpr(8)
 
 
 @triton.jit
@@ -30,10 +31,17 @@ def greatest_keys(key, WIDTH: tl.constexpr):
     """The greatest keys, greatest first; keys are of different tokens, but for `NOTHING`."""
     place = tl.arange(0, WIDTH)
     found = tl.full((WIDTH,), NOTHING, tl.int64)
-    for index in tl.static_range(WIDTH):
-        best = tl.max(key, axis=0)
-        found = tl.where(place == index, best, found)
-        key = tl.where(key == best, NOTHING, key)
+    if WIDTH > _UNROLLED:
+        # Unrolled, so many rounds would take all registers.
+        for index in range(0, WIDTH):
+            best = tl.max(key, axis=0)
+            found = tl.where(place == index, best, found)
+            key = tl.where(key == best, NOTHING, key)
+    else:
+        for index in tl.static_range(WIDTH):
+            best = tl.max(key, axis=0)
+            found = tl.where(place == index, best, found)
+            key = tl.where(key == best, NOTHING, key)
     return found
 
 

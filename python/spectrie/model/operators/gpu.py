@@ -194,7 +194,9 @@ class GpuOperators(ReferenceOperators):
         rows: torch.Tensor | None = None,
     ) -> None:
         """As all operators', but for the rows with a negative number in `rows`, int32 [rows]."""
-        workspace = self._workspace(spectrie_kernels.top_k_workspace(*logits.shape))
+        num_rows, vocabulary = logits.shape
+        elements = spectrie_kernels.top_k_workspace(num_rows, vocabulary, ids.shape[1])
+        workspace = self._workspace(elements)
         spectrie_kernels.top_k(logits, ids, probabilities, rows=rows, workspace=workspace)
 
     def likeliest(self, logits: torch.Tensor, out: torch.Tensor) -> None:
