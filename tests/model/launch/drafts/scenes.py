@@ -9,17 +9,20 @@ import torch
 
 from spectrie.model import Runner
 from spectrie.model.drafters import Answers, LevelPlan
+from spectrie.model.files.tensors import as_tensor
 from spectrie.model.plan import StepPlan
 from tests.model.drafters.fused import EAGLE2, fused_tensors
 from tests.model.drafters.heads import CONFIG, HIDDEN, VOCABULARY, head_tensors, write_head
 from tests.model.drafters.models import with_tokenizer, write_smaller
 from tests.model.drafters.mtp_layers import write_alone
 from tests.model.drafters.session import Request, draft_path, feed
+from tests.model.drafters.test_load import target_of
 from tests.model.stepping import tokens
 
 __all__ = ["GUESSES", "KINDS", "SCORED", "TOKENS", "accepted", "played", "tree", "written"]
 
 TOKENS = tokens(293, VOCABULARY, seed=3)
+_RANK = 24
 GUESSES = [5, 77, 130, 8]
 SCORED = [5, 9, 199]
 
@@ -29,6 +32,7 @@ _FORMS: dict[str, dict[str, Any]] = {
     "eagle3_norms": {"norm_before_residual": True, "fc_norm": True},
     "eagle3_window": {"sliding_window": 7},
     "eagle3_of_target": {},
+    "eagle3_low_rank": {"draft_vocab_size": None},
     "eagle3_deep": {"num_hidden_layers": 3},
     "eagle3_deep_window": {"num_hidden_layers": 2, "sliding_window": 7},
 }
@@ -56,10 +60,24 @@ def written(kind: str, tiny: Path, folder: Path) -> tuple[Path, Path]:
     tensors = head_tensors(_FORMS[kind].get("num_hidden_layers", 1))
     if kind == "eagle3_norms":
         tensors |= _FC_NORMS
+    if kind == "eagle3_low_rank":
+        for name in ("lm_head.weight", "d2t", "t2d"):
+            del tensors[name]
+        tensors |= _low_rank(tiny)
     if kind == "eagle3_of_target":
         # Its head is a cut of the target's, which weighs the other tokens.
         del tensors["lm_head.weight"]
     return tiny, write_head(folder / "head", tensors, **_FORMS[kind])
+
+
+def _low_rank(tiny: Path) -> dict[str, torch.Tensor]:
+    """A head that comes near the model's, of a rank that leaves something to be weighed again."""
+    rows = as_tensor(target_of(tiny).head).float()
+    u, s, v = torch.linalg.svd(rows, full_matrices=False)
+    return {
+        "efficient_lm_head_down_proj.weight": (s[:_RANK, None] * v[:_RANK]).contiguous(),
+        "efficient_lm_head.weight": u[:, :_RANK].contiguous(),
+    }
 
 
 def played(runner: Runner) -> list[Answers]:

@@ -48,7 +48,13 @@ def played(kind: str, tiny: Path, folder: Path, order: str, *scenes: str) -> dic
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param("eagle3_of_target", marks=pytest.mark.deep), "eagle3_deep_window", "mtp"]
+    "kind",
+    [
+        pytest.param("eagle3_of_target", marks=pytest.mark.deep),
+        "eagle3_deep_window",
+        "eagle3_low_rank",
+        "mtp",
+    ],
 )
 def test_answers_are_the_same_bytes_alone_in_company_and_in_chunks(
     kind: str, tiny: Path, tmp_path: Path

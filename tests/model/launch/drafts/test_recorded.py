@@ -62,7 +62,9 @@ def later_level(request: Request) -> LevelPlan:
 
 
 @pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("kind", ["eagle3", "eagle3_of_target", "eagle3_deep", "eagle2", "mtp"])
+@pytest.mark.parametrize(
+    "kind", ["eagle3", "eagle3_of_target", "eagle3_low_rank", "eagle3_deep", "eagle2", "mtp"]
+)
 def test_a_recorded_level_is_one_launch_two_copies_one_wait_and_no_memory(
     kind: str, exact: bool, tiny: Path, tmp_path: Path
 ) -> None:

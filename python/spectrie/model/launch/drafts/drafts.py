@@ -22,7 +22,7 @@ from spectrie.model.launch.drafts.kinds import kind_of
 from spectrie.model.launch.drafts.level import Bounds, Drafted, Level
 from spectrie.model.launch.drafts.levels import Levels
 from spectrie.model.launch.drafts.memory import MAX_DRAFT_ROWS, MAX_TOGETHER, SEATS
-from spectrie.model.launch.drafts.naming import Naming
+from spectrie.model.launch.drafts.naming.naming import naming_of
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.tensors import DraftTensors
 from spectrie.model.launch.drafts.words import LevelArrays, Sections, level_room
@@ -75,7 +75,7 @@ class DraftWeights:
             ModelError: Drafters of this form do not run on a GPU.
         """
         tensors = DraftTensors(dtype, device, exact=exact)
-        self.naming = Naming(drafter, tensors, (target.head, target.head_rows))
+        self.naming = naming_of(drafter, tensors, (target.head, target.head_rows))
         self.kind = kind_of(drafter, tensors, target.embedding, self.naming.rows)
         self.bytes = tensors.bytes
         self.geometry = drafter.geometry
@@ -327,7 +327,7 @@ class Drafts:
         keeper, device = self._keeper, self._target.device
         if keeper is None:
             return 0.0
-        room = level_room(1, self._operators.shape, dump=0, weighs_others=False)
+        room = level_room(1, self._operators.shape, dump=0, weighs_single=False)
         step = LevelArrays(room, self._operators.shape, self._levels.heights, device).step
         entries = keeper.entries(keeper.room(1))
         words, scratch = self._step_words, HeldScratch(device)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrie.model.drafters.plan import DraftPlan
-from spectrie.model.launch.drafts.naming import Scored
+from spectrie.model.launch.drafts.naming.scored import Scored
 from spectrie.model.launch.drafts.words import LevelSection, Sections
 from spectrie.model.step.packed import FixedTiles, StepShape
 from spectrie_kernels import MAX_TREE_ROWS, DraftRows, KeyOrder

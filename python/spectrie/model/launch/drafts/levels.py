@@ -11,7 +11,7 @@ import spectrie_kernels
 from spectrie.model.launch import capacity
 from spectrie.model.launch.drafts.kinds import Kind
 from spectrie.model.launch.drafts.memory import MAX_TOGETHER
-from spectrie.model.launch.drafts.naming import Naming
+from spectrie.model.launch.drafts.naming.naming import Naming
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelSizes
 from spectrie.model.launch.drafts.words import LevelArrays, Sections, level_room
@@ -104,7 +104,9 @@ class Levels:
         self._words.zero_()
         rooms = {rows: self._room(rows) for rows in reversed(self._buckets)}
         arrays = {rows: self._arrays(room) for rows, room in rooms.items()}
-        sizes = {rows: LevelSizes(rows, one.scored_at.shape[0]) for rows, one in arrays.items()}
+        sizes = {
+            rows: self._naming.sizes(rows, one.scored_at.shape[0]) for rows, one in arrays.items()
+        }
         self._results = torch.zeros(
             max(one.words for one in sizes.values()), dtype=torch.int32, device=self._words.device
         )
@@ -150,7 +152,7 @@ class Levels:
             found.work.launch()
             return found.sizes, self._results
         arrays = self._arrays(sections.own_room(self._room(rows)))
-        sizes = LevelSizes(rows, arrays.scored_at.shape[0])
+        sizes = self._naming.sizes(rows, arrays.scored_at.shape[0])
         results = torch.empty(sizes.words, dtype=torch.int32, device=words.device)
         scratch = Scratch(words.device)
         self._device.launch(self._work(arrays, words, sizes, results, scratch, is_first=is_first))
@@ -161,7 +163,7 @@ class Levels:
             rows,
             self._operators.shape,
             dump=self._dump,
-            weighs_others=self._naming.weighs_others,
+            weighs_single=self._naming.weighs_single,
         )
 
     def _arrays(self, room: tuple[StepArray, ...]) -> LevelArrays:
@@ -183,7 +185,6 @@ class Levels:
         kind, naming, operators, target = self._kind, self._naming, self._operators, self._target
         features, states = self._features, self._states
         views = sizes.split(results)
-        others = arrays.others if naming.weighs_others else None
 
         @torch.inference_mode()
         def work() -> None:
@@ -206,6 +207,6 @@ class Levels:
                     stream.copy_(head_input)
                 places = scratch.empty("places", (sizes.rows,), torch.int64)
                 states.index_copy_(0, places.copy_(arrays.places), stream)
-            naming.answer(head_input, arrays.scored_at, others, operators, views)
+            naming.answer(head_input, arrays.scored_at, arrays.single, operators, views)
 
         return work

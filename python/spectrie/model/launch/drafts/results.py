@@ -16,38 +16,54 @@ class LevelResults:
     """Views of the buffer.
 
     Attributes:
-        ids: int32 [rows, TOP_K], numbers of the head's tokens.
-        probabilities: float32 [rows, TOP_K].
+        ids: int32 [rows, found], numbers of the head's tokens.
+        probabilities: float32 [rows, found].
         best: float32 [rows], the greatest logit.
+        exact: float32 [rows, found], logits of the same tokens as they are weighed again; [rows, 0] where none are.
         scored: float32 [scored], logits of the tokens asked for.
     """
 
     ids: torch.Tensor
     probabilities: torch.Tensor
     best: torch.Tensor
+    exact: torch.Tensor
     scored: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class LevelSizes:
-    """Rows and scored tokens of a level."""
+    """How large the results of a level are.
+
+    Attributes:
+        rows: Rows that are answered.
+        scored: Tokens that are scored.
+        found: Tokens that are found for each row.
+        has_exact: Whether these are weighed again.
+    """
 
     rows: int
     scored: int
+    found: int = TOP_K
+    has_exact: bool = False
 
     @property
     def words(self) -> int:
         """int32 words of all of it; scored tokens come last."""
-        return (2 * TOP_K + 1) * self.rows + self.scored
+        return sum(self._parts)
+
+    @property
+    def _parts(self) -> list[int]:
+        each = self.found * self.rows
+        return [each, each, self.rows, each if self.has_exact else 0, self.scored]
 
     def split(self, words: torch.Tensor) -> LevelResults:
         """Returns the views."""
-        each = TOP_K * self.rows
-        sizes = [each, each, self.rows, self.scored]
-        ids, probabilities, best, scored = words[: self.words].split_with_sizes(sizes)
+        ids, probabilities, best, exact, scored = words[: self.words].split_with_sizes(self._parts)
+        width = self.found if self.has_exact else 0
         return LevelResults(
-            ids.view(-1, TOP_K),
-            probabilities.view(torch.float32).view(-1, TOP_K),
+            ids.view(self.rows, self.found),
+            probabilities.view(torch.float32).view(self.rows, self.found),
             best.view(torch.float32),
+            exact.view(torch.float32).view(self.rows, width),
             scored.view(torch.float32),
         )

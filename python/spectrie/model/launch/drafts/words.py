@@ -99,7 +99,7 @@ def list_array(section: int, capacity: int, width: int = 1) -> StepArray:
 
 
 def level_room(
-    rows: int, shape: StepShape, *, dump: int, weighs_others: bool
+    rows: int, shape: StepShape, *, dump: int, weighs_single: bool
 ) -> tuple[StepArray, ...]:
     """Returns the arrays of recorded levels of up to `rows` rows.
 
@@ -107,10 +107,10 @@ def level_room(
         rows: How many.
         shape: Of the drafter's attention.
         dump: Where the states of rows go that stand for none.
-        weighs_others: Whether the model's head weighs tokens that the drafter's does not name.
+        weighs_single: Whether the model's head weighs single tokens.
     """
     scored = min(_SCORED * rows, _MAX_SCORED)
-    others = scored if weighs_others else 1
+    single = scored if weighs_single else 1
     arrays = [
         StepArray(LevelSection.TOKEN, rows, fill=-1),
         StepArray(LevelSection.POSITION, rows),
@@ -122,8 +122,8 @@ def level_room(
         list_array(LevelSection.PAGE_IDS, _PAGES),
         list_array(LevelSection.PATH_SLOTS, rows * _PATH),
         StepArray(LevelSection.SCORED_AT, scored, fill=-1),
-        StepArray(LevelSection.SCORED_ROW, others, fill=-1),
-        StepArray(LevelSection.SCORED_TOKEN, others, fill=-1),
+        StepArray(LevelSection.SCORED_ROW, single, fill=-1),
+        StepArray(LevelSection.SCORED_TOKEN, single, fill=-1),
     ]
     arrays += work_room(len(LevelSection), rows, shape, prompts=1)
     return tuple(arrays)
@@ -213,7 +213,7 @@ class LevelArrays:
         self.places = section(LevelSection.PLACE)
         """int32 [rows], where its state goes."""
         self.scored_at = section(LevelSection.SCORED_AT)
-        self.others = section(LevelSection.SCORED_ROW), section(LevelSection.SCORED_TOKEN)
+        self.single = section(LevelSection.SCORED_ROW), section(LevelSection.SCORED_TOKEN)
         """As in `Scored`."""
         self.feature_moves = section(LevelSection.FEATURE_MOVES).view(-1, 2)
         self.num_feature_moves = self._arrays.count(index[LevelSection.FEATURE_MOVES])

@@ -1,0 +1,1 @@
+"""From a drafter's states to answers: the heads that name tokens."""

@@ -1,0 +1,89 @@
+"""How a drafter names tokens on a device: by the model's head, by a cut of it, or by one of low rank."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from spectrie.errors import ModelError
+from spectrie.model.decoder.linear import Product
+from spectrie.model.drafters.description import Drafter, LowRankHead, ShapedHead
+from spectrie.model.drafters.plan import Answers
+from spectrie.model.launch.drafts.naming.low_rank import LowRankNaming
+from spectrie.model.launch.drafts.naming.plain import PlainNaming
+from spectrie.model.launch.drafts.naming.scored import Int32, Scored
+from spectrie.model.launch.drafts.operators import DraftOperators
+from spectrie.model.launch.drafts.results import LevelResults, LevelSizes
+from spectrie.model.launch.drafts.tensors import DraftTensors
+
+__all__ = ["Naming", "naming_of"]
+
+
+class Naming(Protocol):
+    """A head.
+
+    Attributes:
+        rows: The vectors of the tokens that it names, [tokens, hidden].
+    """
+
+    rows: torch.Tensor
+
+    @property
+    def weighs_single(self) -> bool:
+        """Whether the model's head weighs single tokens that a level scores."""
+
+    def sizes(self, rows: int, scored: int) -> LevelSizes:
+        """Returns where results lie of so many rows and scored tokens."""
+
+    def scored(self, indptr: Int32, tokens: Int32) -> Scored:
+        """Returns where the logits of the tokens are that each row is to score.
+
+        Args:
+            indptr: int32 [rows + 1].
+            tokens: int32, those of the first row first.
+        """
+
+    def answer(
+        self,
+        x: torch.Tensor,
+        at: torch.Tensor,
+        single: tuple[torch.Tensor, torch.Tensor],
+        operators: DraftOperators,
+        results: LevelResults,
+    ) -> None:
+        """Launches what answers rows.
+
+        Args:
+            x: [rows, hidden], what the head takes.
+            at: int32 [any], as in `Scored`.
+            single: Its rows and tokens; read only where single tokens are weighed.
+            operators: Of the layers.
+            results: Written.
+        """
+
+    def answers(
+        self, results: torch.Tensor, sizes: LevelSizes, rows: int, scored: Scored, indptr: Int32
+    ) -> Answers:
+        """Returns the answers of the first `rows` rows, given what was computed, in memory of the host."""
+
+
+def naming_of(
+    drafter: Drafter, tensors: DraftTensors, target: tuple[Product, torch.Tensor]
+) -> Naming:
+    """Copies a drafter's head to the device.
+
+    Args:
+        drafter: As it was read.
+        tensors: Copies.
+        target: The model's head, and its rows.
+
+    Raises:
+        ModelError: Heads of this form do not run on a GPU.
+    """
+    vocabulary = drafter.vocabulary
+    if isinstance(vocabulary, LowRankHead):
+        return LowRankNaming(vocabulary, tensors, target[1])
+    if isinstance(vocabulary, ShapedHead):
+        raise ModelError(f"drafters of the kind {drafter.kind} run on a CPU alone, so far")
+    return PlainNaming(vocabulary, tensors, target)
