@@ -36,6 +36,14 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "load",
         "__init__",
     ),
+    "python/spectrie/model/launch/drafts": (
+        "__init__ blocks operators results tensors",
+        "layers memory words",
+        "entries naming",
+        "kinds level",
+        "fill keeper levels",
+        "drafts",
+    ),
     "python/spectrie/training": (
         "checkpoint settings target texts",
         "features vocabulary",

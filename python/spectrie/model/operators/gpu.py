@@ -14,7 +14,7 @@ from spectrie.model.plan import PlanArrays
 from spectrie.model.step.input import StepInput
 from spectrie.model.step.packed import StepShape, attention_rows
 from spectrie.model.step.scratch import Scratch
-from spectrie_kernels import AttentionLayout, AttentionTiles, DrawRows, PartialSums
+from spectrie_kernels import AttentionArrays, AttentionLayout, AttentionTiles, DrawRows, PartialSums
 
 __all__ = ["GpuOperators"]
 
@@ -125,18 +125,22 @@ class GpuOperators(ReferenceOperators):
         epsilon = self._config.norm_epsilon
         return spectrie_kernels.add_norm(residual, delta, weight, epsilon, out)
 
+    def layout(self, layer: int) -> AttentionLayout | AttentionArrays:
+        """Returns what attention of a layer takes of the step."""
+        return self.input.layout
+
     def attend(self, layer: int, qkv: Result) -> torch.Tensor:
-        config, step = self._config, self.input
+        config, layout = self._config, self.layout(layer)
         rows, heads = qkv.shape[0], config.num_heads
         query = self.scratch.empty("query", (rows, heads, config.head_dim), self.dtype)
         self._rotate(layer, qkv, query)
         window = config.layer_windows[layer]
-        elements = step.layout.work[window].workspace(heads, config.head_dim)
+        elements = layout.work[window].workspace(heads, config.head_dim)
         attended = spectrie_kernels.tree_attention(
             query,
             self._keys[layer],
             self._values[layer],
-            step.layout,
+            layout,
             config.head_dim**-0.5,
             window=window,
             out=self.scratch.empty("attended", query.shape, query.dtype),

@@ -11,6 +11,7 @@ from spectrie.model import Runner
 from spectrie.model.drafters import Answers, LevelPlan
 from spectrie.model.files.tensors import as_tensor
 from spectrie.model.plan import StepPlan
+from tests.model.drafters.dflash import DFLASH, TAPS, block_tensors
 from tests.model.drafters.fused import EAGLE2, fused_tensors
 from tests.model.drafters.heads import CONFIG, HIDDEN, VOCABULARY, head_tensors, write_head
 from tests.model.drafters.models import with_tokenizer, write_smaller
@@ -38,11 +39,32 @@ _FORMS: dict[str, dict[str, Any]] = {
 }
 _HEADS = {"num_attention_heads": 6, "num_key_value_heads": 2}
 """The model's: its attention in a step suits the head. Other heads of several layers have their own."""
-KINDS = [*_FORMS, "eagle2", "eagle2_deep", "mtp", "model_itself", "model_window"]
+_BLOCKS: dict[str, dict[str, Any]] = {
+    "dflash": DFLASH,
+    # Nothing looks ahead; a vector stands for what is not known; logits are shaped.
+    "dflash_causal": DFLASH
+    | {
+        "is_causal": True,
+        "sliding_window": 5,
+        "dflash_config": {
+            "target_layer_ids": TAPS,
+            "input_embedding_scale": 1.5,
+            "output_multiplier": 0.7,
+            "final_logit_softcapping": 2.0,
+        },
+    },
+    "dflash_ahead": DFLASH
+    | {"layer_types": ["full_attention"] * 2, "use_sliding_window": None, "sliding_window": None},
+}
+KINDS = [*_FORMS, *_BLOCKS, "eagle2", "eagle2_deep", "mtp", "model_itself", "model_window"]
 
 
 def written(kind: str, tiny: Path, folder: Path) -> tuple[Path, Path]:
     """Writes a drafter of a kind for a tiny model; returns the model's folder and its own."""
+    if kind in _FORMS:
+        return tiny, write_head(folder / "head", _eagle3(kind, tiny), **_FORMS[kind])
+    if kind in _BLOCKS:
+        return tiny, write_head(folder / "head", _blocks(kind), **_BLOCKS[kind])
     if kind == "eagle2":
         return tiny, write_head(folder / "head", fused_tensors(), **EAGLE2)
     if kind == "eagle2_deep":
@@ -54,9 +76,11 @@ def written(kind: str, tiny: Path, folder: Path) -> tuple[Path, Path]:
         return tiny, folder / "layer"
     if kind == "model_itself":
         return tiny, tiny
-    if kind == "model_window":
-        smaller = write_smaller(folder / "draft", "smollm3_window")
-        return with_tokenizer(tiny, folder / "target"), smaller
+    smaller = write_smaller(folder / "draft", "smollm3_window")
+    return with_tokenizer(tiny, folder / "target"), smaller
+
+
+def _eagle3(kind: str, tiny: Path) -> dict[str, torch.Tensor]:
     tensors = head_tensors(_FORMS[kind].get("num_hidden_layers", 1))
     if kind == "eagle3_norms":
         tensors |= _FC_NORMS
@@ -67,7 +91,14 @@ def written(kind: str, tiny: Path, folder: Path) -> tuple[Path, Path]:
     if kind == "eagle3_of_target":
         # Its head is a cut of the target's, which weighs the other tokens.
         del tensors["lm_head.weight"]
-    return tiny, write_head(folder / "head", tensors, **_FORMS[kind])
+    return tensors
+
+
+def _blocks(kind: str) -> dict[str, torch.Tensor]:
+    tensors = block_tensors()
+    if kind == "dflash_causal":
+        tensors["mask_embedding"] = torch.linspace(-1, 1, HIDDEN)
+    return tensors
 
 
 def _low_rank(tiny: Path) -> dict[str, torch.Tensor]:

@@ -21,9 +21,9 @@ from spectrie.model.plan import StepPlan
 from spectrie.model.step.wanted import Wanted
 from tests.model.drafters import test_eagle3 as eagle3
 from tests.model.drafters.asked import make_levels_cheap
-from tests.model.drafters.dflash import DFLASH, block_tensors
+from tests.model.drafters.dflash import DFLASH2, block_tensors
 from tests.model.drafters.fused import EAGLE2, fused_tensors, joined_answers
-from tests.model.drafters.heads import TAPS, head_tensors, write_head
+from tests.model.drafters.heads import TAPS, VOCABULARY, head_tensors, write_head
 from tests.model.drafters.peagle import PEAGLE, peagle_tensors
 from tests.model.drafters.session import Request, draft_path, feed
 from tests.model.launch.drafts.scenes import (
@@ -220,7 +220,12 @@ def test_a_forward_ends_the_drafts_of_a_step(tiny: Path, tmp_path: Path) -> None
 @pytest.mark.usefixtures("on_gpu")
 def test_forms_that_run_on_a_cpu_alone_are_refused_by_name(tiny: Path, tmp_path: Path) -> None:
     for name, tensors, changes, message in (
-        ("dflash", block_tensors(), DFLASH, "drafters of the kind dflash run on a CPU alone"),
+        (
+            "selects",
+            block_tensors(selected=VOCABULARY),
+            DFLASH2,
+            "of the kind dflash2 run on a CPU",
+        ),
         ("peagle", peagle_tensors(), PEAGLE, "drafters of the kind peagle run on a CPU alone"),
     ):
         head = write_head(tmp_path / name, tensors, **changes)

@@ -53,6 +53,7 @@ def played(kind: str, tiny: Path, folder: Path, order: str, *scenes: str) -> dic
         pytest.param("eagle3_of_target", marks=pytest.mark.deep),
         "eagle3_deep_window",
         "eagle3_low_rank",
+        "dflash",
         "mtp",
     ],
 )

@@ -15,17 +15,18 @@ from spectrie.model.decoder.decoder import Decoder, DecoderWeights
 from spectrie.model.drafters.description import Drafter
 from spectrie.model.drafters.plan import Answers, DraftPlan
 from spectrie.model.launch.capacity import buckets_up_to
+from spectrie.model.launch.drafts.blocks import block_of
 from spectrie.model.launch.drafts.entries import Entries
 from spectrie.model.launch.drafts.fill import Fill
 from spectrie.model.launch.drafts.keeper import EntryKeeper, FeaturePlan
-from spectrie.model.launch.drafts.kinds import kind_of
+from spectrie.model.launch.drafts.kinds.kinds import kind_of
 from spectrie.model.launch.drafts.level import Bounds, Drafted, Level
 from spectrie.model.launch.drafts.levels import Levels
-from spectrie.model.launch.drafts.memory import MAX_DRAFT_ROWS, MAX_TOGETHER, SEATS
+from spectrie.model.launch.drafts.memory import MAX_DRAFT_ROWS, SEATS, scratch_rows
 from spectrie.model.launch.drafts.naming.naming import naming_of
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.tensors import DraftTensors
-from spectrie.model.launch.drafts.words import LevelArrays, Sections, level_room
+from spectrie.model.launch.drafts.words import LevelArrays, LevelShape, Sections
 from spectrie.model.launch.ring import Pinned, Ring
 from spectrie.model.operators import TOP_K
 from spectrie.model.operators.gpu import GpuOperators
@@ -51,6 +52,8 @@ class DraftWeights:
         kind: How it computes.
         naming: Its head.
         bytes: Memory of both.
+        geometry: Its attention.
+        block: What a row of a first level becomes; None where it stays one row.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class DraftWeights:
         self.kind = kind_of(drafter, tensors, target.embedding, self.naming.rows)
         self.bytes = tensors.bytes
         self.geometry = drafter.geometry
+        self.block = block_of(drafter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ class Drafts:
             settings,
             weights.geometry,
             hidden=kind.layers.hidden,
-            draft_pages=-(-self.max_draft_rows // page_size),
+            draft_pages=-(-scratch_rows(weights.block, self.max_draft_rows) // page_size),
             first_key=int(reads_features),
         )
         self._kind = kind
@@ -142,6 +146,7 @@ class Drafts:
             target,
             device,
             features=None if self._keeper is None else self._keeper.features,
+            block=weights.block,
             max_rows=self.max_draft_rows,
         )
         self._bounds = Bounds(
@@ -153,6 +158,8 @@ class Drafts:
             shape=self._operators.shape,
             heights=self._levels.heights,
             embedded=kind.table.shape[0],
+            ahead=self._operators.ahead_shape,
+            block=weights.block,
         )
         self._drafted = Drafted.none()
         self._ring = Ring(device, _FIRST_WORDS)
@@ -263,8 +270,9 @@ class Drafts:
         if moves_apart:
             self._make_up(level, fill)
         found = []
-        for start in range(0, level.rows, MAX_TOGETHER):
-            rows = slice(start, min(start + MAX_TOGETHER, level.rows))
+        together = self._levels.together
+        for start in range(0, level.rows, together):
+            rows = slice(start, min(start + together, level.rows))
             found.append(self._answer(plan, level, rows, with_moves=not moves_apart and not start))
         if moves_apart and not level.rows:
             self._device.wait()
@@ -316,8 +324,7 @@ class Drafts:
                 spectrie_kernels.move_rows(keeper.features, *feature_moves)
             for piece in pieces:
                 operators.begin_step(piece, Scratch(device))
-                x, stream = kind.enter(piece.tokens, None, operators, is_state=False)
-                kind.layers.entries(x, stream, operators)
+                kind.entries(piece.tokens, None, operators)
 
         self._device.launch(work)
 
@@ -327,8 +334,9 @@ class Drafts:
         keeper, device = self._keeper, self._target.device
         if keeper is None:
             return 0.0
-        room = level_room(1, self._operators.shape, dump=0, weighs_single=False)
-        step = LevelArrays(room, self._operators.shape, self._levels.heights, device).step
+        shape = LevelShape(self._operators.shape, None, None, dump=0, weighs_single=False)
+        room = shape.room(1, is_first=True)
+        step = LevelArrays(room, shape, self._levels.heights, device).step
         entries = keeper.entries(keeper.room(1))
         words, scratch = self._step_words, HeldScratch(device)
         words.zero_()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import spectrie_kernels
 from spectrie.model.launch.drafts.entries import Entries, OwnAttention
-from spectrie.model.launch.drafts.kinds import Kind
+from spectrie.model.launch.drafts.kinds.kind import Kind
 from spectrie.model.launch.drafts.level import check_pairs, refuse
 from spectrie.model.launch.drafts.operators import DraftOperators, NamedScratch
 from spectrie.model.launch.drafts.words import Sections
@@ -80,7 +80,7 @@ class EntryKeeper:
         self.num_rows = 0
         self._entries: Entries | None = None
         self.own_attention: OwnAttention | None = None
-        if kind.layers.count > 1 and not operators.suits(target):
+        if kind.entries_attend and not operators.suits(target):
             # How high tiles are changes no bit, and a step does not say it before it is packed.
             heights = operators.heights(MAX_TREE_ROWS)
             self.own_attention = OwnAttention(operators.shape, heights)
@@ -164,5 +164,4 @@ class EntryKeeper:
         before = operators.scratch.empty("before", shape, operators.dtype)
         spectrie_kernels.gather_rows(self.features, entries.origins, before)
         tokens = operators.input.tokens
-        x, stream = self._kind.enter(tokens, before, operators, is_state=False)
-        self._kind.layers.entries(x, stream, operators)
+        self._kind.entries(tokens, before, operators)

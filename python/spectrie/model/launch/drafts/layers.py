@@ -69,6 +69,12 @@ class DraftLayers:
             operators: Have begun with the rows.
         """
         delta = self._through(x, stream, operators, len(self._layers))
+        return self.left(stream, delta, operators)
+
+    def left(
+        self, stream: torch.Tensor, delta: Result | None, operators: DraftOperators
+    ) -> torch.Tensor:
+        """Adds what the last layer gives to the stream; returns what the head takes."""
         if self._output_norm is not None:
             return operators.add_norm(stream, delta, self._output_norm)
         operators.add_norm(stream, delta, self._ones)

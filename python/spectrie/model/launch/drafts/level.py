@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrie.model.drafters.plan import DraftPlan
+from spectrie.model.launch.drafts.blocks import Block, BlockRows
 from spectrie.model.launch.drafts.naming.scored import Scored
 from spectrie.model.launch.drafts.words import LevelSection, Sections
 from spectrie.model.step.packed import FixedTiles, StepShape
@@ -34,6 +35,8 @@ class Bounds:
         shape: Of the drafter's attention.
         heights: Heights of attention's tiles.
         embedded: Tokens that have vectors.
+        ahead: Of its layers that look ahead; None where there are none.
+        block: What a row of a first level becomes; None where it stays one row.
     """
 
     num_pages: int
@@ -44,6 +47,8 @@ class Bounds:
     shape: StepShape
     heights: tuple[int, int]
     embedded: int
+    ahead: StepShape | None = None
+    block: Block | None = None
 
     @property
     def draft_slots(self) -> int:
@@ -53,15 +58,39 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """Draft rows of the step so far: positions and parents, int64."""
+    """Draft rows of the step so far: positions, parents, and the first row of each one's path, int64."""
 
     positions: Int64
     parents: Int64
+    roots: Int64
 
     @classmethod
     def none(cls) -> Drafted:
         """Returns those of a step that begins."""
-        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return cls(*(np.zeros(0, np.int64) for _ in range(3)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows as the device computes them; int64 but for `origins`, int32.
+
+    Attributes:
+        tokens, positions, slots: Of each that goes through the layers.
+        origins: What each that is answered continues: a feature, or a state.
+        places: Where the states go that are left.
+        paths: Slots of keys behind the committed ones, path after path.
+        path_begins: Where that of each row begins.
+        seen: The last position that each row sees where it looks ahead.
+    """
+
+    tokens: Int64
+    positions: Int64
+    slots: Int64
+    origins: Int32
+    places: Int64
+    paths: Int64
+    path_begins: Int64
+    seen: Int64
 
 
 class Level:
@@ -163,16 +192,24 @@ class Level:
             limit = self._bounds.max_context
             expected = f"{old[index] + 1}, behind its parent, and below the context limit {limit}"
             refuse("row_position", index, given[index], expected)
-        positions = before.positions[:known]
+        states = None if self._bounds.block is None else self._bounds.block.states
+        if states is not None and (depth >= states).any():
+            index = int(np.argmax(depth >= states))
+            limit = kv_len[index] + states
+            refuse("row_position", index, given[index], f"below {limit}, within the block")
+        number = np.arange(known, known + rows)
+        roots = before.roots[parents] if known else number
         self.drafted = Drafted(
-            np.concatenate([positions, given]), np.concatenate([before.parents[:known], parents])
+            np.concatenate([before.positions[:known], given]),
+            np.concatenate([before.parents[:known], parents]),
+            np.concatenate([before.roots[:known], roots]),
         )
         """All rows of the step, these included."""
         # From each row up to the root of its path, one step for all of them.
         self._depth = depth
         begins = np.concatenate([[0], np.cumsum(depth + 1)]).astype(np.int64)
         paths = np.zeros(int(begins[-1]), np.int64)
-        at = np.arange(known, known + rows)
+        at = number
         for up in range(int(depth.max(initial=-1)) + 1):
             there = depth >= up
             paths[(begins[:-1] + depth - up)[there]] = at[there]
@@ -190,59 +227,122 @@ class Level:
     def part(self, rows: slice, scored: Scored, *, with_moves: bool) -> Sections:
         """Returns some of its rows for the device, with the level's moves or without."""
         plan, bounds = self._plan, self._bounds
-        number = np.arange(self._known + rows.start, self._known + rows.stop)
-        owner = plan.row_request[rows]
-        origins = plan.row_parent[rows]
-        if self.is_first:
-            origins = plan.request_feature[owner]
-        token = plan.row_token[rows]
-        token = np.where(token < bounds.embedded, token, -1)
+        if bounds.block is None:
+            packed = self._chains(rows)
+        elif self.is_first:
+            packed = self._blocks(rows, bounds.block)
+        else:
+            packed = self._recalled(rows, bounds.block)
         none = np.zeros((0, 2), np.int32)
-        page_begin = int(self._path_begin[rows.start])
-        paths = self._paths[page_begin : int(self._path_begin[rows.stop])]
-        draft_rows = self._attention(rows, owner, paths)
+        token = np.where(packed.tokens < bounds.embedded, packed.tokens, -1)
         arrays: list[NDArray[Any]] = [np.zeros(0, np.int32)] * len(LevelSection)
         arrays[LevelSection.TOKEN] = token
-        arrays[LevelSection.POSITION] = plan.row_position[rows]
-        arrays[LevelSection.SLOT] = bounds.draft_slots + number
-        arrays[LevelSection.ORIGIN] = origins
-        arrays[LevelSection.PLACE] = number
+        arrays[LevelSection.POSITION] = packed.positions
+        arrays[LevelSection.SLOT] = packed.slots
+        arrays[LevelSection.ORIGIN] = packed.origins
+        arrays[LevelSection.PLACE] = packed.places
         arrays[LevelSection.MOVES] = self.moves if with_moves else none
         arrays[LevelSection.FEATURE_MOVES] = self.feature_moves if with_moves else none
         arrays[LevelSection.PAGE_IDS] = plan.page_ids
-        arrays[LevelSection.PATH_SLOTS] = paths
+        arrays[LevelSection.PATH_SLOTS] = packed.paths
         arrays[LevelSection.SCORED_AT] = scored.at
         arrays[LevelSection.SCORED_ROW] = scored.row
         arrays[LevelSection.SCORED_TOKEN] = scored.token
-        for window in bounds.shape.windows:
-            order = KeyOrder.of(bounds.shape.kv_heads, window)
-            tiles = FixedTiles(*bounds.heights)
-            work = AttentionWork.of(draft_rows, order, bounds.shape.group, tiles)
-            arrays += [work.part_items, work.combined, work.prompt_items]
+        if bounds.ahead is not None:
+            arrays[LevelSection.SEEN] = packed.seen
+        for shape, positions in (
+            (bounds.shape, packed.positions),
+            (bounds.ahead, packed.seen),
+        ):
+            if shape is not None:
+                arrays += self._work(shape, rows, packed, positions)
         return Sections(arrays)
 
-    def _attention(self, rows: slice, owner: Int32, paths: Int64) -> DraftRows:
-        """Runs of neighbouring rows of one request, which read its keys together."""
-        plan, count = self._plan, rows.stop - rows.start
+    def _chains(self, rows: slice) -> _Rows:
+        """Rows that see their ancestors and continue their parent's state."""
+        plan, bounds = self._plan, self._bounds
+        number = np.arange(self._known + rows.start, self._known + rows.stop)
+        origins = plan.row_parent[rows]
+        if self.is_first:
+            origins = plan.request_feature[plan.row_request[rows]]
+        begins = self._path_begin[rows]
+        paths = self._paths[self._path_begin[rows.start] : self._path_begin[rows.stop]]
+        positions = plan.row_position[rows].astype(np.int64)
+        return _Rows(
+            tokens=plan.row_token[rows].astype(np.int64),
+            positions=positions,
+            slots=bounds.draft_slots + number,
+            origins=origins,
+            places=number,
+            paths=paths,
+            path_begins=begins - (begins[0] if len(begins) else 0),
+            seen=positions,
+        )
+
+    def _blocks(self, rows: slice, block: Block) -> _Rows:
+        """Blocks. Their keys are read in the level alone, so that all parts of it take the same slots."""
+        plan = self._plan
+        positions = plan.row_position[rows].astype(np.int64)
+        of_block = BlockRows(block, plan.row_token[rows], positions, self._bounds.draft_slots)
+        number = np.arange(rows.start * block.states, rows.stop * block.states)
+        return _Rows(
+            tokens=of_block.tokens,
+            positions=of_block.positions,
+            slots=of_block.slots,
+            origins=plan.request_feature[plan.row_request[rows]],
+            places=number,
+            paths=of_block.slots,
+            path_begins=of_block.path_begins,
+            seen=of_block.seen,
+        )
+
+    def _recalled(self, rows: slice, block: Block) -> _Rows:
+        """Rows that are answered from the states of a block, one for each depth."""
+        none = np.zeros(0, np.int64)
+        roots = self.drafted.roots[self._known :][rows]
+        origins = (roots * block.states + self._depth[rows]).astype(np.int32)
+        return _Rows(none, none, none, origins, none, none, none, none)
+
+    def _work(
+        self, shape: StepShape, rows: slice, packed: _Rows, positions: Int64
+    ) -> list[NDArray[Any]]:
+        """Attention's work for rows that see what lies up to `positions`, window by window."""
+        found: list[NDArray[Any]] = []
+        draft_rows = self._attention(rows, packed, positions)
+        for window in shape.windows:
+            order = KeyOrder.of(shape.kv_heads, window)
+            tiles = FixedTiles(*self._bounds.heights)
+            work = AttentionWork.of(draft_rows, order, shape.group, tiles)
+            found += [work.part_items, work.combined, work.prompt_items]
+        return found
+
+    def _attention(self, rows: slice, packed: _Rows, positions: Int64) -> DraftRows:
+        """Runs of neighbouring rows of one request, which read its keys together; a block is one of its own."""
+        plan, count = self._plan, len(positions)
+        owner = plan.row_request[rows]
         row = np.arange(count)
-        begins = np.flatnonzero(np.diff(owner, prepend=-1) != 0)
-        own = row - np.repeat(begins, np.diff(np.append(begins, count)))
-        starts = np.flatnonzero(own % MAX_TREE_ROWS == 0)
+        if self._bounds.block is None:
+            begins = np.flatnonzero(np.diff(owner, prepend=-1) != 0)
+            own = row - np.repeat(begins, np.diff(np.append(begins, count)))
+            starts = np.flatnonzero(own % MAX_TREE_ROWS == 0)
+            requests = owner[starts]
+        else:
+            starts = row[:: self._bounds.block.rows]
+            requests = owner[: len(starts)]
         counts = np.diff(np.append(starts, count))
-        pages = plan.page_indptr[owner[starts]]
-        begin = self._path_begin[rows]
+        pages = plan.page_indptr[requests]
         return DraftRows(
             row_ancestors=np.ones(count, np.int64),
             request_row_start=starts.astype(np.int32),
             request_row_count=counts.astype(np.int32),
-            request_kv_len=plan.request_kv_len[owner[starts]],
+            request_kv_len=plan.request_kv_len[requests],
             request_kind=np.ones(len(starts), np.int32),
             page_indptr=np.append(pages, len(plan.page_ids)).astype(np.int32),
             page_ids=plan.page_ids,
             page_size=self._bounds.shape.page_size,
-            row_position=plan.row_position[rows].astype(np.int64),
-            path_begin=begin - (begin[0] if count else 0),
-            path_slots=paths,
+            row_position=positions,
+            path_begin=packed.path_begins,
+            path_slots=packed.paths,
         )
 
 

@@ -9,12 +9,13 @@ import torch
 
 import spectrie_kernels
 from spectrie.model.launch import capacity
-from spectrie.model.launch.drafts.kinds import Kind
-from spectrie.model.launch.drafts.memory import MAX_TOGETHER
+from spectrie.model.launch.drafts.blocks import Block
+from spectrie.model.launch.drafts.kinds.kind import Kind
+from spectrie.model.launch.drafts.memory import together
 from spectrie.model.launch.drafts.naming.naming import Naming
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelSizes
-from spectrie.model.launch.drafts.words import LevelArrays, Sections, level_room
+from spectrie.model.launch.drafts.words import LevelArrays, LevelShape, Sections
 from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.step.device import Device, Recorded
 from spectrie.model.step.scratch import HeldScratch, Scratch
@@ -54,6 +55,7 @@ class Levels:
         device: Device,
         *,
         features: torch.Tensor | None,
+        block: Block | None,
         max_rows: int,
     ) -> None:
         """Records nothing yet.
@@ -65,15 +67,24 @@ class Levels:
             target: Those of the model, whose slots are moved too.
             device: Theirs.
             features: As the keeper has them; None where none are read.
+            block: What a row of a first level becomes; None where it stays one row.
             max_rows: Draft rows of a step.
         """
         self._kind, self._naming = kind, naming
         self._operators, self._target = operators, target
         self._device = device
         self._features = features
-        self._dump = max_rows
-        shape = (max_rows + 1, kind.layers.hidden)
-        self._states = torch.zeros(shape, dtype=torch.float32, device=operators.device)
+        self._block = block
+        self.together = min(together(block), max_rows)
+        """Rows of a level that are computed together at most."""
+        # What later levels continue; behind it what rows leave that stand for none.
+        dump = max_rows if block is None else max_rows * block.states
+        dtype = torch.float32 if block is None else operators.dtype
+        shape = (dump + 1, kind.layers.hidden)
+        self._states = torch.zeros(shape, dtype=dtype, device=operators.device)
+        self._shape = LevelShape(
+            operators.shape, operators.ahead_shape, block, dump, naming.weighs_single
+        )
         self._words = torch.zeros(_DEVICE_WORDS, dtype=torch.int32, device=operators.device)
         # What was recorded uses it as long as it may be launched.
         self._scratch = HeldScratch(operators.device)
@@ -84,7 +95,7 @@ class Levels:
     @property
     def heights(self) -> tuple[int, int]:
         """Heights of attention's tiles."""
-        return self._operators.heights(1)
+        return self._operators.heights(1 if self._block is None else self._block.rows)
 
     @property
     def result_words(self) -> int:
@@ -98,36 +109,36 @@ class Levels:
 
     def record(self) -> None:
         """Records levels of numbers of rows; none may be in flight."""
-        most = min(MAX_TOGETHER, self._dump)
-        self._buckets = capacity.buckets_up_to(most)
+        self._buckets = capacity.buckets_up_to(self.together)
         scratch = self._scratch = HeldScratch(self._operators.device)
         self._words.zero_()
-        rooms = {rows: self._room(rows) for rows in reversed(self._buckets)}
-        arrays = {rows: self._arrays(room) for rows, room in rooms.items()}
+        keys = [(rows, is_first) for rows in reversed(self._buckets) for is_first in (True, False)]
+        rooms = {(rows, is_first): self._room(rows, is_first=is_first) for rows, is_first in keys}
+        arrays: dict[tuple[int, bool], LevelArrays] = {}
+        for rows, is_first in keys:
+            # Without blocks, first levels and later ones read the same arrays.
+            shared = not is_first and self._block is None
+            arrays[rows, is_first] = (
+                arrays[rows, True] if shared else self._arrays(rooms[rows, is_first])
+            )
         sizes = {
-            rows: self._naming.sizes(rows, one.scored_at.shape[0]) for rows, one in arrays.items()
+            key: self._naming.sizes(key[0], one.scored_at.shape[0]) for key, one in arrays.items()
         }
         self._results = torch.zeros(
             max(one.words for one in sizes.values()), dtype=torch.int32, device=self._words.device
         )
-        kinds = (True, False)
         work = {
-            (rows, is_first): self._work(
-                arrays[rows], self._words, sizes[rows], self._results, scratch, is_first=is_first
-            )
-            for rows in rooms
-            for is_first in kinds
+            key: self._work(one, self._words, sizes[key], self._results, scratch, is_first=key[1])
+            for key, one in arrays.items()
         }
         # The largest first: what they leave in the scratch has room for all others.
         for one in work.values():
             self._device.launch(one)
         self._device.wait()
         scratch.close()
-        for (rows, is_first), one in work.items():
+        for key, one in work.items():
             recorded = self._device.record(one)
-            self._recorded[rows, is_first] = _Level(
-                rooms[rows], arrays[rows], sizes[rows], recorded
-            )
+            self._recorded[key] = _Level(rooms[key], arrays[key], sizes[key], recorded)
 
     def launch(
         self, sections: Sections, rows: int, pinned: torch.Tensor, *, is_first: bool
@@ -136,7 +147,7 @@ class Levels:
 
         Args:
             sections: The rows, also in `pinned`.
-            rows: How many, up to `MAX_TOGETHER`.
+            rows: How many, up to `together`.
             pinned: int32, pinned.
             is_first: Whether they continue requests.
         """
@@ -151,24 +162,18 @@ class Levels:
         if found is not None and has_place and sections.fit(found.room):
             found.work.launch()
             return found.sizes, self._results
-        arrays = self._arrays(sections.own_room(self._room(rows)))
+        arrays = self._arrays(sections.own_room(self._room(rows, is_first=is_first)))
         sizes = self._naming.sizes(rows, arrays.scored_at.shape[0])
         results = torch.empty(sizes.words, dtype=torch.int32, device=words.device)
         scratch = Scratch(words.device)
         self._device.launch(self._work(arrays, words, sizes, results, scratch, is_first=is_first))
         return sizes, results
 
-    def _room(self, rows: int) -> tuple[StepArray, ...]:
-        return level_room(
-            rows,
-            self._operators.shape,
-            dump=self._dump,
-            weighs_single=self._naming.weighs_single,
-        )
+    def _room(self, rows: int, *, is_first: bool) -> tuple[StepArray, ...]:
+        return self._shape.room(rows, is_first=is_first)
 
     def _arrays(self, room: tuple[StepArray, ...]) -> LevelArrays:
-        operators = self._operators
-        return LevelArrays(room, operators.shape, self.heights, operators.device)
+        return LevelArrays(room, self._shape, self.heights, self._operators.device)
 
     def _work(
         self,
@@ -185,28 +190,33 @@ class Levels:
         kind, naming, operators, target = self._kind, self._naming, self._operators, self._target
         features, states = self._features, self._states
         views = sizes.split(results)
+        recalls = self._block is not None and not is_first
+
+        def gathered(source: torch.Tensor) -> torch.Tensor:
+            shape = (sizes.rows, source.shape[1])
+            before = scratch.empty("before", shape, source.dtype)
+            return spectrie_kernels.gather_rows(source, arrays.origins, before)
 
         @torch.inference_mode()
         def work() -> None:
             arrays.fill(words)
-            target.move(arrays.step.moves, arrays.step.num_moves)
-            operators.begin_step(arrays.step, scratch)
-            before = None
+            step = arrays.step
+            target.move(step.moves, step.num_moves)
+            operators.begin_level(step, arrays.ahead, scratch)
             if features is not None:
                 moves, count = arrays.feature_moves, arrays.num_feature_moves
                 spectrie_kernels.move_rows(features, moves, count)
-                source = features if is_first else states
-                shape = (sizes.rows, source.shape[1])
-                before = scratch.empty("before", shape, source.dtype)
-                spectrie_kernels.gather_rows(source, arrays.origins, before)
-            tokens = arrays.step.tokens
-            x, stream = kind.enter(tokens, before, operators, is_state=not is_first)
-            head_input = kind.layers.states(x, stream, operators)
-            if features is not None:
-                if kind.carries_normed:
-                    stream.copy_(head_input)
-                places = scratch.empty("places", (sizes.rows,), torch.int64)
-                states.index_copy_(0, places.copy_(arrays.places), stream)
+            if recalls:
+                head_input = gathered(states)
+            else:
+                source = features if features is None or is_first else states
+                before = None if source is None else gathered(source)
+                head_input, left = kind.states(
+                    step.tokens, before, operators, is_state=not is_first
+                )
+                if features is not None:
+                    places = scratch.empty("places", arrays.places.shape, torch.int64)
+                    states.index_copy_(0, places.copy_(arrays.places), left)
             naming.answer(head_input, arrays.scored_at, arrays.single, operators, views)
 
         return work

@@ -4,17 +4,38 @@ from __future__ import annotations
 
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.drafters.description import Drafter
-from spectrie.model.launch.capacity import BUCKETS
+from spectrie.model.launch.capacity import BUCKETS, buckets_up_to
+from spectrie.model.launch.drafts.blocks import Block, block_of
 from spectrie_kernels import KeyOrder
 
-__all__ = ["MAX_DRAFT_ROWS", "MAX_TOGETHER", "SEATS", "fixed_bytes"]
+__all__ = ["MAX_DRAFT_ROWS", "MAX_TOGETHER", "SEATS", "fixed_bytes", "scratch_rows", "together"]
 
 MAX_DRAFT_ROWS = 512
 """Draft rows of a step, all levels together."""
 SEATS = 1024
 """Rows of features for running requests."""
 MAX_TOGETHER = 128
-"""Rows of a level that are computed together at most."""
+"""Rows of a level that are computed together at most, where they stay single rows."""
+_BLOCK_ROWS = 512
+"""Rows of blocks that are computed together at most."""
+
+
+def together(block: Block | None) -> int:
+    """Returns how many rows of a level are computed together at most."""
+    return MAX_TOGETHER if block is None else max(1, _BLOCK_ROWS // block.rows)
+
+
+def scratch_rows(block: Block | None, max_rows: int) -> int:
+    """Returns how many rows of a step's drafts have keys of their own at most.
+
+    Args:
+        block: What a row of a first level becomes; None where it stays one row.
+        max_rows: Draft rows of a step.
+    """
+    if block is None:
+        return max_rows
+    # Those of a block are read in its level alone.
+    return min(together(block), max_rows) * block.rows
 
 
 def fixed_bytes(drafter: Drafter, config: ModelConfig, itemsize: int, max_rows: int) -> int:
@@ -25,18 +46,26 @@ def fixed_bytes(drafter: Drafter, config: ModelConfig, itemsize: int, max_rows: 
         config: Of the model.
         itemsize: Bytes of a number of its format.
         max_rows: Rows of the largest step.
+
+    Raises:
+        ModelError: Drafters of this form do not run on a GPU.
     """
-    hidden = config.hidden_size
+    hidden, geometry, block = config.hidden_size, drafter.geometry, block_of(drafter)
     feature = drafter.taps * hidden * itemsize
-    entries = MAX_DRAFT_ROWS * drafter.geometry.numbers_per_token * itemsize
+    slots = scratch_rows(block, MAX_DRAFT_ROWS)
+    entries = slots * geometry.numbers_per_token * itemsize
     # What a step's rows continue, the inputs of the first layer and what they give, at most.
     work = max_rows * (feature + 8 * hidden * itemsize + 4 * hidden * 4)
-    level = MAX_TOGETHER * (config.vocabulary_size + 8 * hidden) * 4
-    geometry = drafter.geometry
+    # Recorded levels have as many rows as the first bucket that holds all that are computed together.
+    rows = buckets_up_to(together(block))[-1]
+    computed = rows if block is None else rows * block.rows
+    level = rows * config.vocabulary_size * 4 + computed * (feature + 8 * hidden * 4)
+    states = 1 if block is None else block.states
+    level += MAX_DRAFT_ROWS * states * hidden * 4
     # What attention of a row leaves of each part of its keys, in levels and in steps beside several layers.
     parts = KeyOrder.of(geometry.kv_heads).max_parts + 1
     sums = parts * geometry.heads * (geometry.head_dim + 2) * 4
-    attending = MAX_TOGETHER
-    if drafter.taps and len(geometry.layers) > 1:
+    attending = computed
+    if drafter.taps and len(geometry.layers) > 1 and drafter.kind != "dflash":
         attending += min(max_rows, BUCKETS[-1])
     return (SEATS + max_rows) * feature + entries + work + level + attending * sums

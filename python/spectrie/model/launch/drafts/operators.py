@@ -12,7 +12,10 @@ from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.drafters.description import Geometry
 from spectrie.model.operators.base import OperatorSettings, Result
 from spectrie.model.operators.gpu import GpuOperators
+from spectrie.model.step.input import StepInput
+from spectrie.model.step.packed import StepShape
 from spectrie.model.step.scratch import Scratch
+from spectrie_kernels import AttentionArrays, AttentionLayout
 
 __all__ = ["DraftOperators", "NamedScratch"]
 
@@ -76,11 +79,42 @@ class DraftOperators(GpuOperators):
                 target,
                 config=config,
                 num_pages=target.num_pages + draft_pages,
+                max_context=target.max_context + geometry.positions_ahead,
                 model_kv_heads=geometry.kv_heads,
                 head_norms=norms,
                 first_key=first_key,
             )
         )
+
+        self._looks_ahead = [layer.looks_ahead for layer in geometry.layers]
+        self._ahead: AttentionLayout | AttentionArrays | None = None
+        self.ahead_shape: StepShape | None = None
+        """What levels are packed for besides `shape`, for layers whose rows see all rows of their block."""
+        if any(self._looks_ahead):
+            windows = [layer.window for layer in geometry.layers if not layer.looks_ahead]
+            self.ahead_shape = replace(self.shape, windows=(None,))
+            self.shape = replace(self.shape, windows=tuple(dict.fromkeys(windows)))
+
+    def begin_level(
+        self, step: StepInput, ahead: AttentionLayout | AttentionArrays | None, scratch: Scratch
+    ) -> None:
+        """Accepts the arrays of a level; see `begin_step`.
+
+        Args:
+            step: On the device.
+            ahead: What attention takes in layers that look ahead; None where there are none.
+            scratch: Where results go from now on.
+        """
+        self._ahead = ahead
+        self.begin_step(step, scratch)
+
+    def layout(self, layer: int) -> AttentionLayout | AttentionArrays:
+        """See `GpuOperators`."""
+        if not self._looks_ahead[layer]:
+            return super().layout(layer)
+        if self._ahead is None:
+            raise ValueError(f"layer {layer} looks ahead, but no level of blocks has begun")
+        return self._ahead
 
     def suits(self, target: GpuOperators) -> bool:
         """Returns whether what attention of the model's layers takes in a step suits these layers too."""

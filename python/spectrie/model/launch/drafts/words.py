@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 import spectrie_kernels
 from spectrie._core import PackedWork
+from spectrie.model.launch.drafts.blocks import Block
 from spectrie.model.step.input import StepInput
 from spectrie.model.step.packed import WORK_WIDTHS, StepShape, section_spans
 from spectrie_kernels import AttentionArrays, KeyOrder, StepArray, StepArrays, WorkArrays
@@ -20,8 +22,8 @@ __all__ = [
     "MOVES",
     "LevelArrays",
     "LevelSection",
+    "LevelShape",
     "Sections",
-    "level_room",
     "list_array",
     "work_arrays",
     "work_room",
@@ -41,7 +43,8 @@ _SPLITS_OF_ALL = 2
 
 
 class LevelSection(IntEnum):
-    """Sections of a level; behind them three of each window, as `PackedWork` names them."""
+    """Sections of a level; behind them three of each window, as `PackedWork` names them, and three for layers that
+    look ahead."""
 
     TOKEN = 0
     POSITION = 1
@@ -55,6 +58,7 @@ class LevelSection(IntEnum):
     SCORED_AT = 9
     SCORED_ROW = 10
     SCORED_TOKEN = 11
+    SEEN = 12
 
 
 class Sections:
@@ -98,35 +102,61 @@ def list_array(section: int, capacity: int, width: int = 1) -> StepArray:
     return StepArray(section, max(1, capacity), width, keeps=True)
 
 
-def level_room(
-    rows: int, shape: StepShape, *, dump: int, weighs_single: bool
-) -> tuple[StepArray, ...]:
-    """Returns the arrays of recorded levels of up to `rows` rows.
+@dataclass(frozen=True, slots=True)
+class LevelShape:
+    """What the arrays of a level depend on besides its rows.
 
-    Args:
-        rows: How many.
+    Attributes:
         shape: Of the drafter's attention.
+        ahead: Of layers that look ahead; None where there are none.
+        block: What a row of a first level becomes; None where it stays one row.
         dump: Where the states of rows go that stand for none.
         weighs_single: Whether the model's head weighs single tokens.
     """
-    scored = min(_SCORED * rows, _MAX_SCORED)
-    single = scored if weighs_single else 1
-    arrays = [
-        StepArray(LevelSection.TOKEN, rows, fill=-1),
-        StepArray(LevelSection.POSITION, rows),
-        StepArray(LevelSection.SLOT, rows, fill=-1),
-        StepArray(LevelSection.ORIGIN, rows, fill=-1),
-        StepArray(LevelSection.PLACE, rows, fill=dump),
-        list_array(LevelSection.MOVES, MOVES, width=2),
-        list_array(LevelSection.FEATURE_MOVES, MOVES, width=2),
-        list_array(LevelSection.PAGE_IDS, _PAGES),
-        list_array(LevelSection.PATH_SLOTS, rows * _PATH),
-        StepArray(LevelSection.SCORED_AT, scored, fill=-1),
-        StepArray(LevelSection.SCORED_ROW, single, fill=-1),
-        StepArray(LevelSection.SCORED_TOKEN, single, fill=-1),
-    ]
-    arrays += work_room(len(LevelSection), rows, shape, prompts=1)
-    return tuple(arrays)
+
+    shape: StepShape
+    ahead: StepShape | None
+    block: Block | None
+    dump: int
+    weighs_single: bool
+
+    def counts(self, rows: int, *, is_first: bool) -> tuple[int, int]:
+        """Returns how many rows go through the layers, and how many states they leave."""
+        if self.block is None:
+            return rows, rows
+        return (rows * self.block.rows, rows * self.block.states) if is_first else (0, 0)
+
+    def room(self, rows: int, *, is_first: bool) -> tuple[StepArray, ...]:
+        """Returns the arrays of recorded levels of up to `rows` rows.
+
+        Args:
+            rows: How many are answered.
+            is_first: Whether they continue requests.
+        """
+        scored = min(_SCORED * rows, _MAX_SCORED)
+        single = scored if self.weighs_single else 1
+        computed, states = self.counts(rows, is_first=is_first)
+        path = computed if self.block is not None else rows * _PATH
+        seen = computed if self.ahead is not None else 0
+        arrays = [
+            StepArray(LevelSection.TOKEN, max(1, computed), fill=-1),
+            StepArray(LevelSection.POSITION, max(1, computed)),
+            StepArray(LevelSection.SLOT, max(1, computed), fill=-1),
+            StepArray(LevelSection.ORIGIN, rows, fill=-1),
+            StepArray(LevelSection.PLACE, max(1, states), fill=self.dump),
+            list_array(LevelSection.MOVES, MOVES, width=2),
+            list_array(LevelSection.FEATURE_MOVES, MOVES, width=2),
+            list_array(LevelSection.PAGE_IDS, _PAGES),
+            list_array(LevelSection.PATH_SLOTS, path),
+            StepArray(LevelSection.SCORED_AT, scored, fill=-1),
+            StepArray(LevelSection.SCORED_ROW, single, fill=-1),
+            StepArray(LevelSection.SCORED_TOKEN, single, fill=-1),
+            StepArray(LevelSection.SEEN, max(1, seen)),
+        ]
+        for shape in (self.shape, self.ahead):
+            if shape is not None:
+                arrays += work_room(len(arrays), max(1, computed), shape, prompts=1)
+        return tuple(arrays)
 
 
 def work_room(first: int, rows: int, shape: StepShape, *, prompts: int) -> list[StepArray]:
@@ -168,8 +198,8 @@ class LevelArrays:
     """The arrays of a level, filled by a kernel from packed words.
 
     Args:
-        room: As `level_room` returns it.
-        shape: Of the drafter's attention.
+        room: As `LevelShape.room` returns it.
+        shape: What it was made for.
         heights: Of attention's tiles.
         device: Theirs.
     """
@@ -177,46 +207,51 @@ class LevelArrays:
     def __init__(
         self,
         room: Sequence[StepArray],
-        shape: StepShape,
+        shape: LevelShape,
         heights: tuple[int, int],
         device: torch.device,
     ) -> None:
+        # Each section has one array, in the order of their numbers.
         self._arrays = StepArrays.of(room, device)
-        index = {one.section: number for number, one in enumerate(room)}
+        section = self._arrays.words_of
 
-        def section(which: int) -> torch.Tensor:
-            return self._arrays.words_of(index[which])
+        def layout(of: StepShape, first: int, positions: torch.Tensor) -> AttentionArrays:
+            return AttentionArrays.of(
+                work_arrays(self._arrays, first, of, has_prompts=False),
+                group=of.group,
+                kv_heads=of.kv_heads,
+                heights=heights,
+                page_size=of.page_size,
+                page_ids=section(LevelSection.PAGE_IDS),
+                row_position=positions,
+                path_slots=section(LevelSection.PATH_SLOTS),
+            )
 
-        first = index[len(LevelSection)]
-        work = work_arrays(self._arrays, first, shape, has_prompts=False)
+        first = len(LevelSection)
         positions = section(LevelSection.POSITION)
         self.step = StepInput(
             tokens=section(LevelSection.TOKEN),
             positions=positions,
             slots=section(LevelSection.SLOT),
             moves=section(LevelSection.MOVES).view(-1, 2),
-            num_moves=self._arrays.count(index[LevelSection.MOVES]),
-            layout=AttentionArrays.of(
-                work,
-                group=shape.group,
-                kv_heads=shape.kv_heads,
-                heights=heights,
-                page_size=shape.page_size,
-                page_ids=section(LevelSection.PAGE_IDS),
-                row_position=positions,
-                path_slots=section(LevelSection.PATH_SLOTS),
-            ),
+            num_moves=self._arrays.count(LevelSection.MOVES),
+            layout=layout(shape.shape, first, positions),
         )
         """What attention and cache take of it."""
+        self.ahead: AttentionArrays | None = None
+        """What attention takes in layers that look ahead."""
+        if shape.ahead is not None:
+            first += len(PackedWork) * len(shape.shape.windows)
+            self.ahead = layout(shape.ahead, first, section(LevelSection.SEEN))
         self.origins = section(LevelSection.ORIGIN)
-        """int32 [rows], what each row continues."""
+        """int32 [rows], what each row continues: a feature, or a state."""
         self.places = section(LevelSection.PLACE)
-        """int32 [rows], where its state goes."""
+        """int32 [states], where each goes."""
         self.scored_at = section(LevelSection.SCORED_AT)
         self.single = section(LevelSection.SCORED_ROW), section(LevelSection.SCORED_TOKEN)
         """As in `Scored`."""
         self.feature_moves = section(LevelSection.FEATURE_MOVES).view(-1, 2)
-        self.num_feature_moves = self._arrays.count(index[LevelSection.FEATURE_MOVES])
+        self.num_feature_moves = self._arrays.count(LevelSection.FEATURE_MOVES)
 
     def fill(self, words: torch.Tensor) -> None:
         """Launches what brings packed words here."""

@@ -11,7 +11,7 @@ from spectrie.model.decoder.linear import Product
 from spectrie.model.drafters.description import Drafter, LowRankHead, ShapedHead
 from spectrie.model.drafters.plan import Answers
 from spectrie.model.launch.drafts.naming.low_rank import LowRankNaming
-from spectrie.model.launch.drafts.naming.plain import PlainNaming
+from spectrie.model.launch.drafts.naming.plain import LogitShape, PlainNaming
 from spectrie.model.launch.drafts.naming.scored import Int32, Scored
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelResults, LevelSizes
@@ -84,6 +84,9 @@ def naming_of(
     vocabulary = drafter.vocabulary
     if isinstance(vocabulary, LowRankHead):
         return LowRankNaming(vocabulary, tensors, target[1])
-    if isinstance(vocabulary, ShapedHead):
+    if not isinstance(vocabulary, ShapedHead):
+        return PlainNaming(vocabulary, tensors, target)
+    if vocabulary.selector is not None:
         raise ModelError(f"drafters of the kind {drafter.kind} run on a CPU alone, so far")
-    return PlainNaming(vocabulary, tensors, target)
+    shape = LogitShape(vocabulary.multiplier, vocabulary.cap)
+    return PlainNaming(None, tensors, target, shape)

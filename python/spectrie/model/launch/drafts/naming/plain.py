@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
@@ -14,7 +16,26 @@ from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelResults, LevelSizes
 from spectrie.model.launch.drafts.tensors import DraftTensors
 
-__all__ = ["PlainNaming"]
+__all__ = ["LogitShape", "PlainNaming"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogitShape:
+    """What is made of logits.
+
+    Attributes:
+        multiplier: What they are multiplied by.
+        cap: What they come no further than, by a hyperbolic tangent; None for no bound.
+    """
+
+    multiplier: float
+    cap: float | None
+
+    def apply(self, logits: torch.Tensor) -> None:
+        """Changes float32 logits of any shape in place."""
+        logits.mul_(self.multiplier)
+        if self.cap is not None:
+            logits.div_(self.cap).tanh_().mul_(self.cap)
 
 
 class PlainNaming:
@@ -25,6 +46,7 @@ class PlainNaming:
         cut: CutHead | None,
         tensors: DraftTensors,
         target: tuple[Product, torch.Tensor],
+        shape: LogitShape | None = None,
     ) -> None:
         """Copies the head to the device.
 
@@ -32,7 +54,9 @@ class PlainNaming:
             cut: The tokens that it names; None for all.
             tensors: Copies.
             target: The model's head, and its rows.
+            shape: What is made of the logits; None for nothing.
         """
+        self._shape = shape
         self._product, self.rows = target
         self._tokens: Int32 | None = None
         self._weighs_single = False
@@ -81,6 +105,8 @@ class PlainNaming:
     ) -> None:
         """See `Naming`."""
         logits = self._product(x, operators.scratch)
+        if self._shape is not None:
+            self._shape.apply(logits)
         operators.top_k(logits, results.ids, results.probabilities)
         torch.amax(logits, dim=1, out=results.best)
         if not at.shape[0]:

@@ -1,0 +1,1 @@
+"""How a drafter of each kind gets from tokens, and what they continue, to entries and states."""
