@@ -16,6 +16,7 @@ from tests.model.drafters.fused import EAGLE2, fused_tensors
 from tests.model.drafters.heads import CONFIG, HIDDEN, VOCABULARY, head_tensors, write_head
 from tests.model.drafters.models import with_tokenizer, write_smaller
 from tests.model.drafters.mtp_layers import write_alone
+from tests.model.drafters.peagle import PEAGLE, peagle_tensors
 from tests.model.drafters.session import Request, draft_path, feed
 from tests.model.drafters.test_load import target_of
 from tests.model.stepping import tokens
@@ -56,7 +57,20 @@ _BLOCKS: dict[str, dict[str, Any]] = {
     "dflash_ahead": DFLASH
     | {"layer_types": ["full_attention"] * 2, "use_sliding_window": None, "sliding_window": None},
 }
-KINDS = [*_FORMS, *_BLOCKS, "eagle2", "eagle2_deep", "mtp", "model_itself", "model_window"]
+_PEAGLE: dict[str, dict[str, Any]] = {
+    "peagle": PEAGLE,
+    "peagle_window": PEAGLE | {"num_hidden_layers": 2, "sliding_window": 7, "fc_norm": True},
+}
+KINDS = [
+    *_FORMS,
+    *_BLOCKS,
+    *_PEAGLE,
+    "eagle2",
+    "eagle2_deep",
+    "mtp",
+    "model_itself",
+    "model_window",
+]
 
 
 def written(kind: str, tiny: Path, folder: Path) -> tuple[Path, Path]:
@@ -65,6 +79,11 @@ def written(kind: str, tiny: Path, folder: Path) -> tuple[Path, Path]:
         return tiny, write_head(folder / "head", _eagle3(kind, tiny), **_FORMS[kind])
     if kind in _BLOCKS:
         return tiny, write_head(folder / "head", _blocks(kind), **_BLOCKS[kind])
+    if kind in _PEAGLE:
+        form = _PEAGLE[kind]
+        tensors = peagle_tensors(form["num_hidden_layers"])
+        tensors |= _FC_NORMS if form.get("fc_norm") else {}
+        return tiny, write_head(folder / "head", tensors, **form)
     if kind == "eagle2":
         return tiny, write_head(folder / "head", fused_tensors(), **EAGLE2)
     if kind == "eagle2_deep":

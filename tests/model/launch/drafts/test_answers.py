@@ -24,7 +24,6 @@ from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.dflash import DFLASH2, block_tensors
 from tests.model.drafters.fused import EAGLE2, fused_tensors, joined_answers
 from tests.model.drafters.heads import TAPS, VOCABULARY, head_tensors, write_head
-from tests.model.drafters.peagle import PEAGLE, peagle_tensors
 from tests.model.drafters.session import Request, draft_path, feed
 from tests.model.launch.drafts.scenes import (
     GUESSES,
@@ -226,7 +225,6 @@ def test_forms_that_run_on_a_cpu_alone_are_refused_by_name(tiny: Path, tmp_path:
             DFLASH2,
             "of the kind dflash2 run on a CPU",
         ),
-        ("peagle", peagle_tensors(), PEAGLE, "drafters of the kind peagle run on a CPU alone"),
     ):
         head = write_head(tmp_path / name, tensors, **changes)
         with pytest.raises(ModelError, match=message):

@@ -11,12 +11,15 @@ from bench.gpu.simulated import simulated_gpu, small_start
 from spectrie.errors import ModelError
 from spectrie.model import Runner, load_runner
 from spectrie.model.drafters import LevelPlan
+from spectrie.model.drafters.head import MAX_LEVELS
 from tests.model.drafters import test_dflash as dflash
+from tests.model.drafters import test_peagle as peagle
 from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.dflash import BLOCK, DFLASH, block_tensors
 from tests.model.drafters.heads import VOCABULARY, write_head
+from tests.model.drafters.peagle import PEAGLE, peagle_tensors
 from tests.model.drafters.session import Request, draft_path, feed, same
-from tests.model.drafters.test_eagle3 import distance
+from tests.model.drafters.test_eagle3 import answered, distance
 from tests.model.launch.drafts.scenes import GUESSES, SCORED, TOKENS, written
 from tests.model.launch.drafts.test_answers import assert_near, gpu, load
 from tests.model.stepping import tokens
@@ -58,7 +61,17 @@ def test_dflash_answers_what_plain_torch_says(tiny: Path, tmp_path: Path) -> Non
     assert all(distance(found, other) > 1e-3 for other in wrong.values())
 
 
-@pytest.mark.parametrize("kind", ["dflash", "dflash_causal"])
+def test_peagle_answers_what_plain_torch_says(tiny: Path, tmp_path: Path) -> None:
+    right = peagle.by_torch(tiny)
+    wrong = [peagle.by_torch(tiny, wrong=form) for form in ("continued", "raw_mask", "in_place")]
+    with gpu():
+        runner = load(tiny, write_head(tmp_path, peagle_tensors(), **PEAGLE))
+        found = answered(runner, 9)
+    assert distance(found, right) < 1e-5
+    assert all(distance(found, other) > 1e-3 for other in wrong)
+
+
+@pytest.mark.parametrize("kind", ["dflash", "dflash_causal", "peagle_window"])
 def test_blocks_at_every_length_are_those_of_a_cpu(kind: str, tiny: Path, tmp_path: Path) -> None:
     target, head = written(kind, tiny, tmp_path)
     expected = at_every_length(load(target, head))
@@ -69,13 +82,13 @@ def test_blocks_at_every_length_are_those_of_a_cpu(kind: str, tiny: Path, tmp_pa
     assert equal > 0.9 * len(expected)
 
 
-@pytest.mark.parametrize("kind", ["dflash"])
+@pytest.mark.parametrize("kind", ["dflash", "peagle"])
 @pytest.mark.usefixtures("on_gpu")
 def test_what_lies_between_changes_no_answer_and_a_block_has_an_end(
     kind: str, tiny: Path, tmp_path: Path
 ) -> None:
     runner = load(*written(kind, tiny, tmp_path))
-    states = {"dflash": BLOCK - 1}[kind]
+    states = {"dflash": BLOCK - 1, "peagle": MAX_LEVELS}[kind]
     found = []
     for guesses in (GUESSES, [GUESSES[0], 9, 9, 9]):
         request = Request(runner, [3, 9, 4, 1])
@@ -89,7 +102,7 @@ def test_what_lies_between_changes_no_answer_and_a_block_has_an_end(
         draft_path(request, [GUESSES[0], *[1] * states])
 
 
-@pytest.mark.parametrize("kind", ["dflash"])
+@pytest.mark.parametrize("kind", ["dflash", "peagle"])
 def test_blocks_reach_behind_the_context_limit(kind: str, tiny: Path, tmp_path: Path) -> None:
     target, head = written(kind, tiny, tmp_path)
 
@@ -118,8 +131,11 @@ def test_what_looks_ahead_in_a_window_is_refused(tiny: Path, tmp_path: Path) -> 
     load(tiny, head, device="cpu")
 
 
-def test_recorded_blocks_and_others_are_the_same_bytes(tiny: Path, tmp_path: Path) -> None:
-    target, head = written("dflash", tiny, tmp_path)
+@pytest.mark.parametrize("kind", ["dflash", "peagle"])
+def test_recorded_blocks_and_others_are_the_same_bytes(
+    kind: str, tiny: Path, tmp_path: Path
+) -> None:
+    target, head = written(kind, tiny, tmp_path)
     found = []
     for buckets in ((1, 8), (1, 4, 64)):
         with simulated_gpu(), small_start(buckets):

@@ -54,6 +54,7 @@ def played(kind: str, tiny: Path, folder: Path, order: str, *scenes: str) -> dic
         "eagle3_deep_window",
         "eagle3_low_rank",
         "dflash",
+        pytest.param("peagle_window", marks=pytest.mark.deep),
         "mtp",
     ],
 )

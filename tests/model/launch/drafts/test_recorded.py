@@ -64,7 +64,16 @@ def later_level(request: Request) -> LevelPlan:
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize(
     "kind",
-    ["eagle3", "eagle3_of_target", "eagle3_low_rank", "eagle3_deep", "eagle2", "mtp", "dflash"],
+    [
+        "eagle3",
+        "eagle3_of_target",
+        "eagle3_low_rank",
+        "eagle3_deep",
+        "eagle2",
+        "mtp",
+        "dflash",
+        "peagle",
+    ],
 )
 def test_a_recorded_level_is_one_launch_two_copies_one_wait_and_no_memory(
     kind: str, exact: bool, tiny: Path, tmp_path: Path
@@ -82,7 +91,7 @@ def test_a_recorded_level_is_one_launch_two_copies_one_wait_and_no_memory(
         assert counts == {"wait": 2, "copy": 2, "replay": 1, "event": 1}
         assert not set(counted.counts) & MEMORY
         # Later levels of blocks have a head alone.
-        products = 1 if kind == "dflash" and level.level > 1 else 2
+        products = 1 if kind in ("dflash", "peagle") and level.level > 1 else 2
         assert counted.counts["linear"] + counted.counts["mm"] >= products
     # So that the line above says something: a level of more scored tokens than recorded ones have room for.
     wide = LevelPlan.of([request.asked()], [(1, 40, 0, -1)], scored=[list(range(200))])
@@ -93,7 +102,8 @@ def test_a_recorded_level_is_one_launch_two_copies_one_wait_and_no_memory(
 
 
 @pytest.mark.parametrize(
-    "kind", ["eagle3", "eagle3_deep", "eagle2", "eagle2_deep", "mtp", "dflash", "model_itself"]
+    "kind",
+    ["eagle3", "eagle3_deep", "eagle2", "eagle2_deep", "mtp", "dflash", "peagle", "model_itself"],
 )
 def test_a_recorded_step_beside_a_drafter_allocates_nothing_and_waits_once(
     kind: str, tiny: Path, tmp_path: Path
@@ -127,7 +137,7 @@ def test_a_recorded_step_beside_a_drafter_allocates_nothing_and_waits_once(
         # Its keys move with the model's, and nothing else is done.
         assert more == {"move_slots": 1}
     else:
-        layers = {"eagle3_deep": 3, "eagle2_deep": 2, "dflash": 2}.get(kind, 1)
+        layers = {"eagle3_deep": 3, "eagle2_deep": 2, "dflash": 2, "peagle": 4}.get(kind, 1)
         assert more["rotate_write"] == layers
         assert more["compact_slots"] == 1
         # Of the last layer only keys and values; of DFLASH of all, and no vectors of tokens.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from spectrie.errors import ModelError
 from spectrie.model.drafters.description import Drafter
 from spectrie.model.drafters.dflash import DflashWeights
+from spectrie.model.drafters.eagle3 import Eagle3Weights
 
 __all__ = ["Block", "BlockRows", "block_of"]
 
@@ -42,6 +43,15 @@ def block_of(drafter: Drafter) -> Block | None:
         ModelError: Rows of a block look ahead in a window, which is not computed here.
     """
     weights = drafter.weights
+    if isinstance(weights, Eagle3Weights) and weights.parallel is not None:
+        parallel = weights.parallel
+        return Block(
+            rows=parallel.block,
+            states=parallel.block,
+            mask_token=parallel.mask_token,
+            has_context=False,
+            looks_ahead=False,
+        )
     if not isinstance(weights, DflashWeights):
         return None
     ahead = [layer for layer in drafter.geometry.layers if layer.looks_ahead]

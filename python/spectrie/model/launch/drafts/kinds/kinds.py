@@ -15,6 +15,7 @@ from spectrie.model.launch.drafts.kinds.eagle3 import Eagle3
 from spectrie.model.launch.drafts.kinds.fused import Fused
 from spectrie.model.launch.drafts.kinds.kind import Kind
 from spectrie.model.launch.drafts.kinds.model import Model
+from spectrie.model.launch.drafts.kinds.peagle import Peagle
 from spectrie.model.launch.drafts.tensors import DraftTensors
 
 __all__ = ["kind_of"]
@@ -41,6 +42,8 @@ def kind_of(
         return Fused(weights, tensors, table)
     if isinstance(weights, DflashWeights) and block is not None:
         return Dflash(weights, block, tensors, table)
-    if isinstance(weights, Eagle3Weights) and weights.parallel is None:
+    if isinstance(weights, Eagle3Weights) and weights.parallel is not None:
+        return Peagle(weights, weights.parallel, tensors, table)
+    if isinstance(weights, Eagle3Weights):
         return Eagle3(weights, tensors, table)
     raise ModelError(f"drafters of the kind {drafter.kind} run on a CPU alone, so far")
