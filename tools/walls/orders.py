@@ -38,9 +38,10 @@ ORDERS: dict[str, tuple[str, ...]] = {
     ),
     "python/spectrie/model/launch/drafts": (
         "__init__ blocks operators results tensors",
-        "layers memory words",
-        "entries naming",
-        "kinds level",
+        "layers memory",
+        "naming",
+        "words",
+        "entries kinds level",
         "fill keeper levels",
         "drafts",
     ),

@@ -11,7 +11,7 @@ from spectrie.model import Runner
 from spectrie.model.drafters import Answers, LevelPlan
 from spectrie.model.files.tensors import as_tensor
 from spectrie.model.plan import StepPlan
-from tests.model.drafters.dflash import DFLASH, TAPS, block_tensors
+from tests.model.drafters.dflash import DFLASH, DFLASH2, TAPS, block_tensors
 from tests.model.drafters.fused import EAGLE2, fused_tensors
 from tests.model.drafters.heads import CONFIG, HIDDEN, VOCABULARY, head_tensors, write_head
 from tests.model.drafters.models import with_tokenizer, write_smaller
@@ -54,6 +54,8 @@ _BLOCKS: dict[str, dict[str, Any]] = {
             "final_logit_softcapping": 2.0,
         },
     },
+    "dflash2": DFLASH2,
+    "dflash2_few": DFLASH2 | {"dflash_config": DFLASH2["dflash_config"] | {"selector_top_k": 3}},
     "dflash_ahead": DFLASH
     | {"layer_types": ["full_attention"] * 2, "use_sliding_window": None, "sliding_window": None},
 }
@@ -114,7 +116,7 @@ def _eagle3(kind: str, tiny: Path) -> dict[str, torch.Tensor]:
 
 
 def _blocks(kind: str) -> dict[str, torch.Tensor]:
-    tensors = block_tensors()
+    tensors = block_tensors(selected=VOCABULARY if kind.startswith("dflash2") else 0)
     if kind == "dflash_causal":
         tensors["mask_embedding"] = torch.linspace(-1, 1, HIDDEN)
     return tensors

@@ -21,7 +21,7 @@ from spectrie.model.plan import StepPlan
 from spectrie.model.step.wanted import Wanted
 from tests.model.drafters import test_eagle3 as eagle3
 from tests.model.drafters.asked import make_levels_cheap
-from tests.model.drafters.dflash import DFLASH2, block_tensors
+from tests.model.drafters.dflash import DFLASH, DFLASH2, block_tensors
 from tests.model.drafters.fused import EAGLE2, fused_tensors, joined_answers
 from tests.model.drafters.heads import TAPS, VOCABULARY, head_tensors, write_head
 from tests.model.drafters.session import Request, draft_path, feed
@@ -218,12 +218,16 @@ def test_a_forward_ends_the_drafts_of_a_step(tiny: Path, tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("on_gpu")
 def test_forms_that_run_on_a_cpu_alone_are_refused_by_name(tiny: Path, tmp_path: Path) -> None:
+    blocks, selects = block_tensors(), block_tensors(selected=VOCABULARY)
+    ahead = DFLASH | {"layer_types": ["sliding_attention"] * 2, "is_causal": False}
+    many = DFLASH2 | {"dflash_config": DFLASH2["dflash_config"] | {"selector_top_k": 65}}
     for name, tensors, changes, message in (
+        ("ahead", blocks, ahead, "a sliding window in layers that look ahead runs on a CPU alone"),
         (
-            "selects",
-            block_tensors(selected=VOCABULARY),
-            DFLASH2,
-            "of the kind dflash2 run on a CPU",
+            "many",
+            selects,
+            many,
+            "a selector of 65 candidates runs on a CPU alone, so far: .* to 64",
         ),
     ):
         head = write_head(tmp_path / name, tensors, **changes)

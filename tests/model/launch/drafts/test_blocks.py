@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from bench.gpu.simulated import simulated_gpu, small_start
-from spectrie.errors import ModelError
 from spectrie.model import Runner, load_runner
 from spectrie.model.drafters import LevelPlan
 from spectrie.model.drafters.head import MAX_LEVELS
 from tests.model.drafters import test_dflash as dflash
+from tests.model.drafters import test_dflash2 as dflash2
 from tests.model.drafters import test_peagle as peagle
 from tests.model.drafters.asked import make_levels_cheap
-from tests.model.drafters.dflash import BLOCK, DFLASH, block_tensors
+from tests.model.drafters.dflash import BLOCK, DFLASH, DFLASH2, block_tensors
 from tests.model.drafters.heads import VOCABULARY, write_head
 from tests.model.drafters.peagle import PEAGLE, peagle_tensors
 from tests.model.drafters.session import Request, draft_path, feed, same
@@ -61,6 +61,19 @@ def test_dflash_answers_what_plain_torch_says(tiny: Path, tmp_path: Path) -> Non
     assert all(distance(found, other) > 1e-3 for other in wrong.values())
 
 
+def test_dflash2_answers_what_plain_torch_says(tiny: Path, tmp_path: Path) -> None:
+    forms = ("sides", "ahead", "static", "by_token", "unprojected")
+    paths = (dflash.GUESSES, dflash2.OTHERS)
+    right = [dflash2.expected(tiny, guesses) for guesses in paths]
+    wrong = [dflash2.expected(tiny, dflash2.OTHERS, wrong=form) for form in forms]
+    with gpu():
+        runner = load(tiny, write_head(tmp_path, dflash2.head_tensors(), **DFLASH2))
+        found = [dflash.answered(runner, 9, guesses) for guesses in paths]
+    for one, other in zip(found, right, strict=True):
+        assert distance(one, other) < 1e-5
+    assert all(distance(found[1], other) > 1e-2 for other in wrong)
+
+
 def test_peagle_answers_what_plain_torch_says(tiny: Path, tmp_path: Path) -> None:
     right = peagle.by_torch(tiny)
     wrong = [peagle.by_torch(tiny, wrong=form) for form in ("continued", "raw_mask", "in_place")]
@@ -71,7 +84,7 @@ def test_peagle_answers_what_plain_torch_says(tiny: Path, tmp_path: Path) -> Non
     assert all(distance(found, other) > 1e-3 for other in wrong)
 
 
-@pytest.mark.parametrize("kind", ["dflash", "dflash_causal", "peagle_window"])
+@pytest.mark.parametrize("kind", ["dflash", "dflash_causal", "dflash2", "peagle_window"])
 def test_blocks_at_every_length_are_those_of_a_cpu(kind: str, tiny: Path, tmp_path: Path) -> None:
     target, head = written(kind, tiny, tmp_path)
     expected = at_every_length(load(target, head))
@@ -102,7 +115,7 @@ def test_what_lies_between_changes_no_answer_and_a_block_has_an_end(
         draft_path(request, [GUESSES[0], *[1] * states])
 
 
-@pytest.mark.parametrize("kind", ["dflash", "peagle"])
+@pytest.mark.parametrize("kind", ["dflash", "dflash2", "peagle"])
 def test_blocks_reach_behind_the_context_limit(kind: str, tiny: Path, tmp_path: Path) -> None:
     target, head = written(kind, tiny, tmp_path)
 
@@ -120,18 +133,7 @@ def test_blocks_reach_behind_the_context_limit(kind: str, tiny: Path, tmp_path: 
             request.runner.draft(late)
 
 
-@pytest.mark.usefixtures("on_gpu")
-def test_what_looks_ahead_in_a_window_is_refused(tiny: Path, tmp_path: Path) -> None:
-    changes = DFLASH | {"layer_types": ["sliding_attention"] * 2, "is_causal": False}
-    head = write_head(tmp_path, block_tensors(), **changes)
-    with pytest.raises(
-        ModelError, match="a sliding window in layers that look ahead runs on a CPU"
-    ):
-        load(tiny, head)
-    load(tiny, head, device="cpu")
-
-
-@pytest.mark.parametrize("kind", ["dflash", "peagle"])
+@pytest.mark.parametrize("kind", ["dflash", "dflash2", "peagle"])
 def test_recorded_blocks_and_others_are_the_same_bytes(
     kind: str, tiny: Path, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def later_level(request: Request) -> LevelPlan:
         "eagle2",
         "mtp",
         "dflash",
+        "dflash2",
         "peagle",
     ],
 )
@@ -91,7 +92,7 @@ def test_a_recorded_level_is_one_launch_two_copies_one_wait_and_no_memory(
         assert counts == {"wait": 2, "copy": 2, "replay": 1, "event": 1}
         assert not set(counted.counts) & MEMORY
         # Later levels of blocks have a head alone.
-        products = 1 if kind in ("dflash", "peagle") and level.level > 1 else 2
+        products = 1 if kind in ("dflash", "dflash2", "peagle") and level.level > 1 else 2
         assert counted.counts["linear"] + counted.counts["mm"] >= products
     # So that the line above says something: a level of more scored tokens than recorded ones have room for.
     wide = LevelPlan.of([request.asked()], [(1, 40, 0, -1)], scored=[list(range(200))])

@@ -80,6 +80,7 @@ def answers(
         ("eagle3", 0.8),
         ("mtp", 0.8),
         ("dflash", 0.8),
+        ("dflash2", 0.8),
         ("peagle", 0.8),
         pytest.param("eagle2", 0.0, marks=pytest.mark.deep),
         pytest.param("model", 0.0, marks=pytest.mark.deep),

@@ -36,7 +36,12 @@ class DraftLayers:
     """Layers of a decoder, of which the first may take other rows than the residual stream."""
 
     def __init__(
-        self, layers: Sequence[Layer], output_norm: Vector | None, tensors: DraftTensors
+        self,
+        layers: Sequence[Layer],
+        output_norm: Vector | None,
+        tensors: DraftTensors,
+        *,
+        finishes: bool = False,
     ) -> None:
         """Copies them to the device.
 
@@ -44,11 +49,12 @@ class DraftLayers:
             layers: As they were read.
             output_norm: Norm before the head; None for none.
             tensors: Copies.
+            finishes: Whether the halves of layers give float32 rows, not sums that the stream finishes.
 
         Raises:
             ModelError: A layer is of a kind that is not computed here.
         """
-        self._layers = [_layer(layer, tensors) for layer in layers]
+        self._layers = [_layer(layer, tensors, finishes=finishes) for layer in layers]
         self.hidden = len(layers[0].mlp_norm)
         """Width of the residual stream."""
         self.count = len(self._layers)
@@ -120,9 +126,10 @@ class DraftLayers:
         return operators.narrowed("entered", stream)
 
 
-def _layer(layer: Layer, tensors: DraftTensors) -> _Layer:
+def _layer(layer: Layer, tensors: DraftTensors, *, finishes: bool) -> _Layer:
     if not isinstance(layer.mlp, DescribedDense):
         raise ModelError("a drafter whose layers have a mixture of experts runs on a CPU alone")
+    into_stream = tensors.wide if finishes else tensors.into_stream
     weight, bias = tensors.matrix(layer.qkv)
     # Queries come first, as wide as what the output projection takes.
     queries = layer.output.in_features
@@ -131,10 +138,10 @@ def _layer(layer: Layer, tensors: DraftTensors) -> _Layer:
         attention_norm=None if norm is None else tensors.norm(norm),
         qkv=tensors.open("qkv", weight, bias),
         kv=tensors.open("kv", weight[queries:], None if bias is None else bias[queries:]),
-        output=tensors.into_stream("output", layer.output),
+        output=into_stream("output", layer.output),
         mlp_norm=tensors.norm(layer.mlp_norm),
         mlp=Dense(
             tensors.open("gate_up", *tensors.matrix(layer.mlp.gate_up)),
-            tensors.into_stream("down", layer.mlp.down),
+            into_stream("down", layer.mlp.down),
         ),
     )

@@ -248,6 +248,7 @@ class Level:
         arrays[LevelSection.SCORED_AT] = scored.at
         arrays[LevelSection.SCORED_ROW] = scored.row
         arrays[LevelSection.SCORED_TOKEN] = scored.token
+        arrays[LevelSection.ASKED] = plan.row_token[rows]
         if bounds.ahead is not None:
             arrays[LevelSection.SEEN] = packed.seen
         for shape, positions in (

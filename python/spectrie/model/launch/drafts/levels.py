@@ -122,7 +122,7 @@ class Levels:
                 arrays[rows, True] if shared else self._arrays(rooms[rows, is_first])
             )
         sizes = {
-            key: self._naming.sizes(key[0], one.scored_at.shape[0]) for key, one in arrays.items()
+            key: self._naming.sizes(key[0], one.asked.at.shape[0]) for key, one in arrays.items()
         }
         self._results = torch.zeros(
             max(one.words for one in sizes.values()), dtype=torch.int32, device=self._words.device
@@ -163,7 +163,7 @@ class Levels:
             found.work.launch()
             return found.sizes, self._results
         arrays = self._arrays(sections.own_room(self._room(rows, is_first=is_first)))
-        sizes = self._naming.sizes(rows, arrays.scored_at.shape[0])
+        sizes = self._naming.sizes(rows, arrays.asked.at.shape[0])
         results = torch.empty(sizes.words, dtype=torch.int32, device=words.device)
         scratch = Scratch(words.device)
         self._device.launch(self._work(arrays, words, sizes, results, scratch, is_first=is_first))
@@ -217,6 +217,6 @@ class Levels:
                 if features is not None:
                     places = scratch.empty("places", arrays.places.shape, torch.int64)
                     states.index_copy_(0, places.copy_(arrays.places), left)
-            naming.answer(head_input, arrays.scored_at, arrays.single, operators, views)
+            naming.answer(head_input, arrays.asked, operators, views)
 
         return work

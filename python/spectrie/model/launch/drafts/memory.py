@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.drafters.description import Drafter
+from spectrie.model.drafters.dflash import DflashWeights
 from spectrie.model.launch.capacity import BUCKETS, buckets_up_to
 from spectrie.model.launch.drafts.blocks import Block, block_of
 from spectrie_kernels import KeyOrder
@@ -59,13 +60,16 @@ def fixed_bytes(drafter: Drafter, config: ModelConfig, itemsize: int, max_rows: 
     # Recorded levels have as many rows as the first bucket that holds all that are computed together.
     rows = buckets_up_to(together(block))[-1]
     computed = rows if block is None else rows * block.rows
-    level = rows * config.vocabulary_size * 4 + computed * (feature + 8 * hidden * 4)
+    # Convolutions take rows in single precision.
+    width = 8 if block is None else 16
+    level = rows * config.vocabulary_size * 4 + computed * (feature + width * hidden * 4)
     states = 1 if block is None else block.states
     level += MAX_DRAFT_ROWS * states * hidden * 4
     # What attention of a row leaves of each part of its keys, in levels and in steps beside several layers.
     parts = KeyOrder.of(geometry.kv_heads).max_parts + 1
     sums = parts * geometry.heads * (geometry.head_dim + 2) * 4
     attending = computed
-    if drafter.taps and len(geometry.layers) > 1 and drafter.kind != "dflash":
+    is_context = isinstance(drafter.weights, DflashWeights)
+    if drafter.taps and len(geometry.layers) > 1 and not is_context:
         attending += min(max_rows, BUCKETS[-1])
     return (SEATS + max_rows) * feature + entries + work + level + attending * sums

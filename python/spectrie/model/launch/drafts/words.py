@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import spectrie_kernels
 from spectrie._core import PackedWork
 from spectrie.model.launch.drafts.blocks import Block
+from spectrie.model.launch.drafts.naming.scored import Asked
 from spectrie.model.step.input import StepInput
 from spectrie.model.step.packed import WORK_WIDTHS, StepShape, section_spans
 from spectrie_kernels import AttentionArrays, KeyOrder, StepArray, StepArrays, WorkArrays
@@ -59,6 +60,7 @@ class LevelSection(IntEnum):
     SCORED_ROW = 10
     SCORED_TOKEN = 11
     SEEN = 12
+    ASKED = 13
 
 
 class Sections:
@@ -152,6 +154,7 @@ class LevelShape:
             StepArray(LevelSection.SCORED_ROW, single, fill=-1),
             StepArray(LevelSection.SCORED_TOKEN, single, fill=-1),
             StepArray(LevelSection.SEEN, max(1, seen)),
+            StepArray(LevelSection.ASKED, rows, fill=-1),
         ]
         for shape in (self.shape, self.ahead):
             if shape is not None:
@@ -247,9 +250,13 @@ class LevelArrays:
         """int32 [rows], what each row continues: a feature, or a state."""
         self.places = section(LevelSection.PLACE)
         """int32 [states], where each goes."""
-        self.scored_at = section(LevelSection.SCORED_AT)
-        self.single = section(LevelSection.SCORED_ROW), section(LevelSection.SCORED_TOKEN)
-        """As in `Scored`."""
+        self.asked = Asked(
+            tokens=section(LevelSection.ASKED),
+            at=section(LevelSection.SCORED_AT),
+            row=section(LevelSection.SCORED_ROW),
+            token=section(LevelSection.SCORED_TOKEN),
+        )
+        """What is answered."""
         self.feature_moves = section(LevelSection.FEATURE_MOVES).view(-1, 2)
         self.num_feature_moves = self._arrays.count(LevelSection.FEATURE_MOVES)
 

@@ -1,12 +1,12 @@
-"""DFLASH: one forward over a block fills in masks behind the last token."""
+"""DFLASH: one forward over a block fills in masks behind the last token. DFLASH 2 has convolutions in it."""
 
 from __future__ import annotations
 
 import torch
 
-from spectrie.errors import ModelError
 from spectrie.model.drafters.dflash import DflashWeights
 from spectrie.model.launch.drafts.blocks import Block
+from spectrie.model.launch.drafts.kinds.convolution import Convolution
 from spectrie.model.launch.drafts.kinds.kind import vectors_of
 from spectrie.model.launch.drafts.layers import DraftLayers
 from spectrie.model.launch.drafts.operators import DraftOperators
@@ -34,17 +34,52 @@ class _BlockLayers(DraftLayers):
             context: [blocks, hidden], that of each block.
             operators: Have begun with the rows of all blocks.
         """
-        blocks, rows, hidden = stream.shape
-        flat = stream.view(-1, hidden)
+        shape = stream.shape
+        flat = stream.view(-1, self.hidden)
         delta: Result | None = None
         for index, layer in enumerate(self._layers):
-            x = self._entered(layer, flat, delta, operators)
-            x.view(blocks, rows, hidden)[:, 0].copy_(context)
-            attended = operators.attend(index, layer.qkv(x, operators.scratch))
-            delta = layer.output(attended, operators.scratch)
-            normed = operators.add_norm(flat, delta, layer.mlp_norm)
-            delta = layer.mlp(normed, operators, self._exchange)
-        return self.left(flat, delta, operators).view(blocks, rows, hidden)
+            x = self._entered(layer, flat, delta, operators).view(shape)
+            delta = self._attended(index, x, context, operators)
+            normed = operators.add_norm(flat, delta, layer.mlp_norm).view(shape)
+            delta = self._mixed(index, normed, operators)
+        return self.left(flat, delta, operators).view(shape)
+
+    def _attended(
+        self, index: int, x: torch.Tensor, context: torch.Tensor, operators: DraftOperators
+    ) -> Result:
+        """The first half of a layer; `x` is changed."""
+        layer = self._layers[index]
+        x[:, 0].copy_(context)
+        qkv = layer.qkv(x.view(-1, self.hidden), operators.scratch)
+        return layer.output(operators.attend(index, qkv), operators.scratch)
+
+    def _mixed(self, index: int, x: torch.Tensor, operators: DraftOperators) -> Result:
+        """The second half of a layer."""
+        return self._layers[index].mlp(x.view(-1, self.hidden), operators, self._exchange)
+
+
+class _ConvolvedLayers(_BlockLayers):
+    """Such layers with convolutions around both halves."""
+
+    def __init__(self, weights: DflashWeights, tensors: DraftTensors) -> None:
+        """Copies them to the device."""
+        super().__init__(weights.layers, weights.output_norm, tensors, finishes=True)
+        self._around = [
+            (Convolution(around.attention, tensors), Convolution(around.mlp, tensors))
+            for around in weights.convolutions
+        ]
+
+    def _attended(
+        self, index: int, x: torch.Tensor, context: torch.Tensor, operators: DraftOperators
+    ) -> Result:
+        half = super()._attended
+        around, _ = self._around[index]
+        return around.around(x, operators, lambda: half(index, x, context, operators))
+
+    def _mixed(self, index: int, x: torch.Tensor, operators: DraftOperators) -> Result:
+        half = super()._mixed
+        _, around = self._around[index]
+        return around.around(x, operators, lambda: half(index, x, operators))
 
 
 class Dflash:
@@ -62,14 +97,13 @@ class Dflash:
             block: What a row becomes.
             tensors: Copies.
             table: The model's token vectors, [vocabulary, hidden].
-
-        Raises:
-            ModelError: It has convolutions.
         """
-        if weights.convolutions:
-            raise ModelError("DFLASH heads with convolutions run on a CPU alone, so far")
         self.taps: tuple[int | None, ...] = tuple(weights.tapped_layers)
-        self._layers = _BlockLayers(weights.layers, weights.output_norm, tensors)
+        self._layers = (
+            _ConvolvedLayers(weights, tensors)
+            if weights.convolutions
+            else _BlockLayers(weights.layers, weights.output_norm, tensors)
+        )
         self.layers: DraftLayers = self._layers
         self.table = table
         self._block = block

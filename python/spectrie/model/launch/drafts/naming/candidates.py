@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from spectrie.model.drafters.plan import Answers
+from spectrie.model.launch.drafts.memory import MAX_TOGETHER
 from spectrie.model.launch.drafts.naming.scored import Int32
 from spectrie.model.operators import TOP_K
 
-__all__ = ["Weighed"]
+__all__ = ["Weighed", "row_numbers"]
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
+
+
+def row_numbers(width: int, device: torch.device) -> torch.Tensor:
+    """Returns the row of each candidate, `width` of each row: int32, for as many rows as any level has."""
+    rows = torch.arange(MAX_TOGETHER, dtype=torch.int32)
+    return rows.repeat_interleave(width).to(device)
 
 
 class Weighed:
@@ -38,10 +46,22 @@ class Weighed:
         self.total: Float64 = self._weights.sum(axis=1)
         """float64 [rows], the sum of weights; what else counts is added by the caller."""
 
-    def scores(self, logits: Float32, owner: Int32) -> Float64:
-        """Returns log-probabilities of further logits, float64 [any], by the row that each belongs to."""
-        with np.errstate(divide="ignore"):
-            scores = logits - self.best[owner] - np.log(self.total[owner])
+    def scores(
+        self, logits: Float32, owner: Int32, apart: NDArray[np.bool_] | None = None
+    ) -> Float64:
+        """Returns log-probabilities of further logits, float64 [any].
+
+        Args:
+            logits: float32 [any].
+            owner: int32 [any], the row that each belongs to.
+            apart: bool [any], which count in the sum besides what does already; None for none of them.
+        """
+        above = logits.astype(np.float64) - self.best[owner]
+        total = self.total[owner]
+        with np.errstate(divide="ignore", over="ignore"):
+            if apart is not None:
+                total = total + np.where(apart, np.exp(above), 0.0)
+            scores = above - np.log(total)
         return np.where(self.is_answered[owner], scores, -np.inf)
 
     def answers(self, scores: Float64) -> Answers:

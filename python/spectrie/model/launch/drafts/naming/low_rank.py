@@ -8,9 +8,8 @@ import torch
 import spectrie_kernels
 from spectrie.model.drafters.description import LowRankHead
 from spectrie.model.drafters.plan import Answers
-from spectrie.model.launch.drafts.memory import MAX_TOGETHER
-from spectrie.model.launch.drafts.naming.candidates import Weighed
-from spectrie.model.launch.drafts.naming.scored import Int32, Scored, rows_of
+from spectrie.model.launch.drafts.naming.candidates import Weighed, row_numbers
+from spectrie.model.launch.drafts.naming.scored import Asked, Int32, Scored, rows_of
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelResults, LevelSizes
 from spectrie.model.launch.drafts.tensors import DraftTensors
@@ -38,8 +37,7 @@ class LowRankNaming:
         self.rows = target_rows
         self._down = tensors.wide("down rank", head.down)
         self._up = tensors.wide("near", head.up)
-        numbers = torch.arange(MAX_TOGETHER, dtype=torch.int32).repeat_interleave(CANDIDATES)
-        self._numbers = numbers.to(tensors.device)
+        self._numbers = row_numbers(CANDIDATES, tensors.device)
 
     def sizes(self, rows: int, scored: int) -> LevelSizes:
         """See `Naming`."""
@@ -52,8 +50,7 @@ class LowRankNaming:
     def answer(
         self,
         x: torch.Tensor,
-        at: torch.Tensor,
-        single: tuple[torch.Tensor, torch.Tensor],
+        asked: Asked,
         operators: DraftOperators,
         results: LevelResults,
     ) -> None:
@@ -65,7 +62,7 @@ class LowRankNaming:
         numbers = self._numbers[: results.exact.numel()]
         tokens, exact = results.ids.view(-1), results.exact.view(-1)
         spectrie_kernels.token_logits(x, numbers, self.rows, tokens, exact)
-        spectrie_kernels.token_logits(x, single[0], self.rows, single[1], results.scored)
+        spectrie_kernels.token_logits(x, asked.row, self.rows, asked.token, results.scored)
 
     def answers(
         self, results: torch.Tensor, sizes: LevelSizes, rows: int, scored: Scored, indptr: Int32

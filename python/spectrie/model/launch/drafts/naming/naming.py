@@ -6,13 +6,13 @@ from typing import Protocol
 
 import torch
 
-from spectrie.errors import ModelError
 from spectrie.model.decoder.linear import Product
 from spectrie.model.drafters.description import Drafter, LowRankHead, ShapedHead
 from spectrie.model.drafters.plan import Answers
 from spectrie.model.launch.drafts.naming.low_rank import LowRankNaming
 from spectrie.model.launch.drafts.naming.plain import LogitShape, PlainNaming
-from spectrie.model.launch.drafts.naming.scored import Int32, Scored
+from spectrie.model.launch.drafts.naming.scored import Asked, Int32, Scored
+from spectrie.model.launch.drafts.naming.selector import SelectorNaming
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelResults, LevelSizes
 from spectrie.model.launch.drafts.tensors import DraftTensors
@@ -47,8 +47,7 @@ class Naming(Protocol):
     def answer(
         self,
         x: torch.Tensor,
-        at: torch.Tensor,
-        single: tuple[torch.Tensor, torch.Tensor],
+        asked: Asked,
         operators: DraftOperators,
         results: LevelResults,
     ) -> None:
@@ -56,8 +55,7 @@ class Naming(Protocol):
 
         Args:
             x: [rows, hidden], what the head takes.
-            at: int32 [any], as in `Scored`.
-            single: Its rows and tokens; read only where single tokens are weighed.
+            asked: What the level asks.
             operators: Of the layers.
             results: Written.
         """
@@ -86,7 +84,7 @@ def naming_of(
         return LowRankNaming(vocabulary, tensors, target[1])
     if not isinstance(vocabulary, ShapedHead):
         return PlainNaming(vocabulary, tensors, target)
-    if vocabulary.selector is not None:
-        raise ModelError(f"drafters of the kind {drafter.kind} run on a CPU alone, so far")
     shape = LogitShape(vocabulary.multiplier, vocabulary.cap)
+    if vocabulary.selector is not None:
+        return SelectorNaming(vocabulary.selector, shape, tensors, target)
     return PlainNaming(None, tensors, target, shape)

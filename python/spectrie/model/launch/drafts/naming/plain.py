@@ -11,7 +11,7 @@ import spectrie_kernels
 from spectrie.model.decoder.linear import Product
 from spectrie.model.drafters.description import CutHead
 from spectrie.model.drafters.plan import Answers
-from spectrie.model.launch.drafts.naming.scored import Int32, Scored, rows_of
+from spectrie.model.launch.drafts.naming.scored import Asked, Int32, Scored, rows_of
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelResults, LevelSizes
 from spectrie.model.launch.drafts.tensors import DraftTensors
@@ -98,8 +98,7 @@ class PlainNaming:
     def answer(
         self,
         x: torch.Tensor,
-        at: torch.Tensor,
-        single: tuple[torch.Tensor, torch.Tensor],
+        asked: Asked,
         operators: DraftOperators,
         results: LevelResults,
     ) -> None:
@@ -109,13 +108,10 @@ class PlainNaming:
             self._shape.apply(logits)
         operators.top_k(logits, results.ids, results.probabilities)
         torch.amax(logits, dim=1, out=results.best)
-        if not at.shape[0]:
-            return
-        spectrie_kernels.gather_rows(logits.view(-1, 1), at, results.scored.view(-1, 1))
+        spectrie_kernels.gather_rows(logits.view(-1, 1), asked.at, results.scored.view(-1, 1))
         if self._weighs_single:
-            rows, tokens = single
-            others = operators.scratch.empty("others", (rows.shape[0],), torch.float32)
-            spectrie_kernels.token_logits(x, rows, self._target_rows, tokens, others)
+            others = operators.scratch.empty("others", asked.row.shape, torch.float32)
+            spectrie_kernels.token_logits(x, asked.row, self._target_rows, asked.token, others)
             results.scored.add_(others)
 
     def answers(

@@ -1,13 +1,14 @@
-"""Which tokens of a level are scored, as the device reads it."""
+"""Which tokens of a level are scored, and what else the device reads of a level's rows to answer them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-__all__ = ["Int32", "Scored", "rows_of"]
+__all__ = ["Asked", "Int32", "Scored", "rows_of"]
 
 Int32 = NDArray[np.int32]
 
@@ -25,6 +26,23 @@ class Scored:
     at: Int32
     row: Int32
     token: Int32
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a level asks, on the device.
+
+    Attributes:
+        tokens: int32 [rows], the token of each.
+        at: int32 [scored], as in `Scored`.
+        row: int32 [scored] where single tokens are weighed, as in `Scored`.
+        token: int32, likewise.
+    """
+
+    tokens: torch.Tensor
+    at: torch.Tensor
+    row: torch.Tensor
+    token: torch.Tensor
 
 
 def rows_of(indptr: Int32) -> Int32:
