@@ -141,15 +141,35 @@ def test_rows_are_lifted_in_place(device: str) -> None:
 
 
 @EVERYWHERE
+@pytest.mark.parametrize("width", [8, 64])
 @pytest.mark.parametrize("vocabulary", [5, 4097, 9000])
-def test_likeliest_tokens(device: str, vocabulary: int) -> None:
+def test_likeliest_tokens(device: str, vocabulary: int, width: int) -> None:
     logits = torch.randn(3, vocabulary, generator=torch.Generator().manual_seed(vocabulary))
     logits[0, 2], logits[1, 1:3], logits[2] = float("nan"), 9.0, float("-inf")
-    ids, probabilities = spectrie_kernels.top_k(logits.to(device))
-    expected = (torch.empty(3, 8, dtype=torch.int32), torch.empty(3, 8))
+    room = torch.empty(3, width, dtype=torch.int32, device=device)
+    ids, probabilities = spectrie_kernels.top_k(logits.to(device), room)
+    expected = (torch.empty(3, width, dtype=torch.int32), torch.empty(3, width))
     reference.top_k(logits, *expected)
     assert ids.cpu().tolist() == expected[0].tolist()
     torch.testing.assert_close(probabilities.cpu(), expected[1], rtol=1e-5, atol=1e-7)
+
+
+@EVERYWHERE
+@HALF_AND_FULL
+def test_logits_of_single_tokens_alone_and_beside_others(device: str, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(3, 2500, generator=generator).to(dtype)
+    weight = torch.randn(5, 2500, generator=generator).to(dtype)
+    rows, tokens = torch.tensor([[2, 0, -1, 1], [4, 0, 3, -1]], dtype=torch.int32)
+    there = [one.to(device) for one in (x, rows, weight, tokens)]
+    found = spectrie_kernels.token_logits(*there, torch.empty(4, device=device))
+    expected = reference.token_logits(x, rows, weight, tokens, torch.empty(4))
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-3)
+    for index in range(4):
+        one = slice(index, index + 1)
+        of_one = there[0], there[1][one], there[2], there[3][one]
+        alone = spectrie_kernels.token_logits(*of_one, torch.empty(1, device=device))
+        assert same_bytes(alone, found[one].cpu())
 
 
 @EVERYWHERE

@@ -24,6 +24,7 @@ from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.dflash import DFLASH, DFLASH2, block_tensors
 from tests.model.drafters.fused import EAGLE2, fused_tensors, joined_answers
 from tests.model.drafters.heads import TAPS, VOCABULARY, head_tensors, write_head
+from tests.model.drafters.models import with_tokenizer, write_smaller
 from tests.model.drafters.session import Request, draft_path, feed
 from tests.model.launch.drafts.scenes import (
     GUESSES,
@@ -77,7 +78,10 @@ def assert_near(found: Sequence[Answers], expected: Sequence[Answers]) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "arithmetic"),
-    [*((kind, "exact") for kind in KINDS), ("eagle3", "fast"), ("eagle2", "fast")],
+    [
+        *((kind, "exact") for kind in KINDS),
+        *((kind, "fast") for kind in ("eagle3", "eagle3_low_rank", "eagle2", "dflash2", "peagle")),
+    ],
 )
 def test_answers_are_those_of_a_cpu(kind: str, arithmetic: str, tiny: Path, tmp_path: Path) -> None:
     target, head = written(kind, tiny, tmp_path)
@@ -87,10 +91,29 @@ def test_answers_are_those_of_a_cpu(kind: str, arithmetic: str, tiny: Path, tmp_
         assert_near(played(runner), expected)
 
 
-def test_levels_that_are_not_recorded_give_the_same(
-    tiny: Path, tmp_path: Path, on_gpu: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("arithmetic", ["exact", "fast"])
+@pytest.mark.parametrize("kind", ["eagle3_low_rank", "eagle2_deep", "dflash2", "peagle_window"])
+def test_answers_in_half_precision_are_near_those_of_a_cpu(
+    kind: str, arithmetic: str, tiny: Path, tmp_path: Path
 ) -> None:
-    target, head = written("eagle3", tiny, tmp_path)
+    target, head = written(kind, tiny, tmp_path)
+    expected = played(load(target, head, dtype="bfloat16"))
+    with gpu():
+        found = played(load(target, head, dtype="bfloat16", gpu_arithmetic=arithmetic))
+    # Of single paths, whose levels differ.
+    one, other = (
+        np.concatenate([np.log(answer.probabilities) for answer in every[:16]])
+        for every in (found, expected)
+    )
+    near, far = (np.median(np.abs(one - against)) for against in (other, np.roll(other, 1, axis=0)))
+    assert near < 0.2 * far
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "dflash2", "peagle"])
+def test_levels_that_are_not_recorded_give_the_same(
+    kind: str, tiny: Path, tmp_path: Path, on_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, head = written(kind, tiny, tmp_path)
     expected = played(load(target, head))
     monkeypatch.setattr(Levels, "record", lambda _: None)
     assert_near(played(load(target, head)), expected)
@@ -234,6 +257,14 @@ def test_forms_that_run_on_a_cpu_alone_are_refused_by_name(tiny: Path, tmp_path:
         with pytest.raises(ModelError, match=message):
             load(tiny, head)
         load(tiny, head, device="cpu")
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_a_model_of_experts_drafts_on_a_cpu_alone(tiny: Path, tmp_path: Path) -> None:
+    target, drafter = with_tokenizer(tiny, tmp_path / "target"), tmp_path / "experts"
+    with pytest.raises(ModelError, match="have a mixture of experts runs on a CPU alone"):
+        load(target, write_smaller(drafter, "qwen3_moe"))
+    load(target, drafter, device="cpu")
 
 
 @pytest.mark.usefixtures("on_gpu")

@@ -9,7 +9,7 @@ import pytest
 
 from bench.gpu.simulated import simulated_gpu, small_start
 from spectrie.model import Runner, load_runner
-from spectrie.model.drafters import LevelPlan
+from spectrie.model.drafters import Answers, LevelPlan
 from spectrie.model.drafters.head import MAX_LEVELS
 from tests.model.drafters import test_dflash as dflash
 from tests.model.drafters import test_dflash2 as dflash2
@@ -93,6 +93,23 @@ def test_blocks_at_every_length_are_those_of_a_cpu(kind: str, tiny: Path, tmp_pa
     # Where two tokens are about as likely, either may come first.
     equal = sum(one == other for one, other in zip(found, expected, strict=True))
     assert equal > 0.9 * len(expected)
+
+
+def test_the_largest_block_is_that_of_a_cpu(tiny: Path, tmp_path: Path) -> None:
+    """Its rows reach into the second unit of keys behind the committed ones, all of whose tails are read."""
+    head = write_head(tmp_path, block_tensors(), **DFLASH | {"block_size": 63})
+
+    def asked(runner: Runner) -> list[Answers]:
+        found = []
+        for length in (2, 63, 65, 127):
+            request = Request(runner, range(10))
+            feed(request, TOKENS[:length], 64)
+            found += draft_path(request, [*GUESSES, *range(56)], SCORED)
+        return found
+
+    expected = asked(load(tiny, head))
+    with gpu():
+        assert_near(asked(load(tiny, head)), expected)
 
 
 @pytest.mark.parametrize("kind", ["dflash", "peagle"])

@@ -52,7 +52,7 @@ def played(kind: str, tiny: Path, folder: Path, order: str, *scenes: str) -> dic
     [
         pytest.param("eagle3_of_target", marks=pytest.mark.deep),
         "eagle3_deep_window",
-        "eagle3_low_rank",
+        pytest.param("eagle3_low_rank", marks=pytest.mark.deep),
         pytest.param("dflash", marks=pytest.mark.deep),
         "dflash2",
         pytest.param("peagle_window", marks=pytest.mark.deep),
