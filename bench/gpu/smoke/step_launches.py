@@ -23,6 +23,7 @@ _Device = torch.device | str
 _ROWS = 3
 _PAGE = 16
 _TREE_ROWS = 64
+_CANDIDATES = 64
 
 
 def launch_step(
@@ -131,9 +132,11 @@ def unpack_all(device: _Device) -> None:
 
 
 def choose_all(logits: torch.Tensor) -> None:
-    """Launches what finds the likeliest tokens of float32 [rows, vocabulary]."""
+    """Launches what finds the likeliest tokens of float32 [rows, vocabulary], and what a drafter's head weighs."""
     rows = torch.zeros(logits.shape[0], dtype=torch.int32, device=logits.device)
     spectrie_kernels.row_argmax(logits)
     spectrie_kernels.top_k(logits)
     spectrie_kernels.top_k(logits, rows=rows)
+    spectrie_kernels.top_k(logits, rows.new_empty(logits.shape[0], _CANDIDATES))
+    spectrie_kernels.token_logits(logits, rows, logits, rows, logits.new_empty(len(rows)))
     spectrie_kernels.lift_rows(logits, rows[:1])

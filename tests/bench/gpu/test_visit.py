@@ -153,6 +153,7 @@ def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(dry: dict[str, Dry]) 
         *(f"_{step}_kernel" for step in ("add", "rotate_write", "gate")),
         "_chunk_top_k_kernel",
         "_row_top_k_kernel",
+        "_token_logits_kernel",
     }
     answers = {row["name"]: row["values"] for row in rows if row["check"] == "answers"}
     off, on = (answers[f"tiny float32, speculation {name}"] for name in ("off", "on"))
