@@ -89,6 +89,7 @@ STAGES = {
             Check("steps", "bench.gpu.steps.step_speed:items", _MODELS, interpreted=False),
             Check("drafts", "bench.gpu.steps.draft_speed:items", _MODELS, interpreted=False),
             Check("host gap", "bench.gpu.steps.host_gap:items", _MODELS, interpreted=False),
+            Check("blocks", "bench.gpu.steps.draft_speed:block_items", _MODELS, interpreted=False),
         ),
     ),
     "end_to_end": Stage(

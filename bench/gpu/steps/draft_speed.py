@@ -1,37 +1,52 @@
-"""What a head beside a model takes: its levels by rows, and its upkeep in every step."""
+"""What heads beside a model take: their levels by rows, and their upkeep in every step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from bench.gpu.check import Item, Settings
-from bench.gpu.models.random_head import write_random_head
+from bench.gpu.models.random_head import write_random_block, write_random_head
 from bench.gpu.models.shapes import ModelShape
 from bench.gpu.steps.loaded import dry_options, folder_of, measured_models, on_device
 from spectrie.model import load_runner
 
-__all__ = ["items"]
+__all__ = ["block_items", "items"]
+
+
+class _Write(Protocol):
+    def __call__(self, folder: Path, shape: ModelShape, *, dtype: torch.dtype) -> Path: ...
 
 
 def items(settings: Settings) -> Iterator[Item]:
-    """One item for each arithmetic, of the largest model; weights are drawn, so nothing is said of what is
-    accepted."""
+    """One item for each arithmetic, of the largest model and an EAGLE-3 head; weights are drawn, so nothing is said of
+    what is accepted."""
+    yield from _of_head(settings, "levels", write_random_head)
+
+
+def block_items(settings: Settings) -> Iterator[Item]:
+    """The same of a DFLASH head, whose first level is a block of 16 rows that answers 15 levels."""
+    yield from _of_head(settings, "blocks", write_random_block)
+
+
+def _of_head(settings: Settings, what: str, write: _Write) -> Iterator[Item]:
     with on_device(settings):
         model = measured_models(settings)[0]
         for arithmetic in ("exact", "fast"):
-            run = partial(_levels, settings, model, arithmetic)
-            yield Item(f"{model.name} {arithmetic}: levels", run)
+            run = partial(_levels, settings, model, arithmetic, what, write)
+            yield Item(f"{model.name} {arithmetic}: {what}", run)
 
 
-def _levels(settings: Settings, model: ModelShape, arithmetic: str) -> dict[str, Any]:
-    head = Path(settings.scratch) / f"{model.name}-head"
+def _levels(
+    settings: Settings, model: ModelShape, arithmetic: str, what: str, write: _Write
+) -> dict[str, Any]:
+    head = Path(settings.scratch) / f"{model.name}-{what}"
     if not head.exists():
-        write_random_head(head, model, dtype=torch.float32 if settings.dry else torch.bfloat16)
+        write(head, model, dtype=torch.float32 if settings.dry else torch.bfloat16)
     runner = load_runner(
         folder_of(settings, model),
         device="cuda",

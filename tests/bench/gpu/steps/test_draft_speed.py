@@ -1,17 +1,22 @@
-"""Levels of a head with drawn weights: what is measured of both arithmetics without a device."""
+"""Levels of heads with drawn weights: what is measured of both arithmetics without a device."""
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 from bench.gpu.check import Settings
-from bench.gpu.steps.draft_speed import items
+from bench.gpu.steps.draft_speed import block_items, items
 
 
 def test_levels_and_upkeep_are_measured_in_both_arithmetics(tmp_path: Path) -> None:
     settings = Settings(dry=True, scratch=str(tmp_path), model=None, tests=())
-    found = {item.name: item.run() for item in items(settings)}
-    assert list(found) == ["tiny exact: levels", "tiny fast: levels"]
+    found = {item.name: item.run() for item in chain(items(settings), block_items(settings))}
+    assert list(found) == [
+        f"tiny {arithmetic}: {what}"
+        for what in ("levels", "blocks")
+        for arithmetic in ("exact", "fast")
+    ]
     for name, values in found.items():
         assert values["exact"] == name.startswith("tiny exact")
         assert values["weight_bytes"] > 0
