@@ -22,10 +22,27 @@ from tools.kube.node.dockerfile import stages
 
 FOLDER = ROOT / "images"
 LAYOUT = Layout(FOLDER)
-IMAGES = ("cpu", "router")
+IMAGES = ("cpu", "router", "cuda")
 PATIENCE_S = 120
-MOST_BYTES = {"cpu": 140_000_000, "router": 100_000_000}
+# Nearly all of the image for GPUs is torch, with the libraries that it brings.
+MOST_BYTES = {"cpu": 140_000_000, "router": 100_000_000, "cuda": 4_000_000_000}
 STREAMS, TOKENS = 4, 6000
+# As Triton builds what starts a kernel: with the image's compiler, against Python's headers.
+COMPILING = '''\
+import os
+import spectrie_kernels
+import torch
+from triton.runtime.build import compile_module_from_src
+
+source = """\
+#include <Python.h>
+static struct PyModuleDef one = {PyModuleDef_HEAD_INIT, "one", NULL, -1, NULL};
+PyMODINIT_FUNC PyInit_one(void) { return PyModule_Create(&one); }
+"""
+print(compile_module_from_src(source, "one").__name__)
+place = os.environ["TRITON_CACHE_DIR"]
+print(place, len(os.listdir(place)), torch.version.cuda)
+'''
 STREAMING = Path(__file__).with_name("streaming.py")
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
@@ -39,7 +56,9 @@ def image(request: pytest.FixtureRequest) -> str:
 
 def made(name: str) -> str:
     if name not in LAYOUT.names():
-        pytest.skip(f"NOT DECIDED: there is no {FOLDER.name}/, which make images makes")
+        how = " ".join(f"--target {one}" for one in IMAGES)
+        how = f"python -m tools.image {FOLDER.name} {how}"
+        pytest.skip(f"NOT DECIDED: {FOLDER.name}/ has no {name}; {how} makes all")
     return name
 
 
@@ -50,9 +69,9 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]
     if reason is not None:
         pytest.skip(f"NOT DECIDED: {reason}")
     found = {}
-    for name in IMAGES:
+    for name in LAYOUT.names():
         found[name] = tmp_path_factory.mktemp(name)
-        LAYOUT.unpack(made(name), found[name])
+        LAYOUT.unpack(name, found[name])
     yield found
     for root in found.values():
         shutil.rmtree(root)
@@ -114,28 +133,28 @@ def ready(container: Container) -> None:
 def test_router_without_a_worker_is_not_well_and_holds_nothing_that_runs_models(
     roots: dict[str, Path], tmp_path: Path
 ) -> None:
-    env = {"SPECTRIE_OPEN": "1"}
-    with Container(
-        LAYOUT.config("router"), roots["router"], tmp_path, ["router"], env=env
-    ) as container:
+    env, image = {"SPECTRIE_OPEN": "1"}, made("router")
+    with Container(LAYOUT.config(image), roots[image], tmp_path, ["router"], env=env) as container:
         ready(container)
         assert container.health() == 1
         container.terminate()
         assert container.wait(PATIENCE_S) == 0, container.log
-    assert not list((roots["router"] / "opt/spectrie").rglob("numpy"))
+    assert not list((roots[image] / "opt/spectrie").rglob("numpy"))
 
 
+@pytest.mark.parametrize("name", ["cpu", "cuda"])
 def test_server_with_its_model_on_a_volume_answers_and_loses_no_stream_when_it_drains(
-    roots: dict[str, Path], tmp_path: Path
+    name: str, roots: dict[str, Path], tmp_path: Path
 ) -> None:
+    image = made(name)
     model = write_tiny_model(tmp_path / "models/tiny", max_context=8192)
     cache = tmp_path / "cache"
     cache.mkdir()
     arguments = ["serve", "/models/tiny", "--drain-timeout=600"]
     volumes = {"/models": model.parent, "/var/cache/spectrie": cache}
     with Container(
-        LAYOUT.config("cpu"),
-        roots["cpu"],
+        LAYOUT.config(image),
+        roots[image],
         tmp_path / "container",
         arguments,
         env={"SPECTRIE_OPEN": "1"},
@@ -157,3 +176,22 @@ def test_server_with_its_model_on_a_volume_answers_and_loses_no_stream_when_it_d
         assert json.loads(found) == [f"length {TOKENS}"] * STREAMS
         assert container.wait(PATIENCE_S) == 0, container.log
     assert any(cache.iterdir())
+
+
+def test_image_for_gpus_compiles_what_starts_a_kernel(
+    roots: dict[str, Path], tmp_path: Path
+) -> None:
+    image, cache = made("cuda"), tmp_path / "cache"
+    cache.mkdir()
+    config = LAYOUT.config(image) | {"Entrypoint": ["/opt/spectrie/bin/python", "-c", COMPILING]}
+    with Container(
+        config,
+        roots[image],
+        tmp_path / "container",
+        [],
+        volumes={"/var/cache/spectrie": cache},
+    ) as container:
+        assert container.wait(PATIENCE_S) == 0, container.log
+        name, place, count, cuda = container.log.split()
+    assert (name, place, int(count)) == ("one", "/var/cache/spectrie/triton", 1)
+    assert int(cuda.partition(".")[0]) >= 12
