@@ -161,14 +161,15 @@ def test_logits_of_single_tokens_alone_and_beside_others(device: str, dtype: tor
     x = torch.randn(3, 2500, generator=generator).to(dtype)
     weight = torch.randn(5, 2500, generator=generator).to(dtype)
     rows, tokens = torch.tensor([[2, 0, -1, 1], [4, 0, 3, -1]], dtype=torch.int32)
-    there = [one.to(device) for one in (x, rows, weight, tokens)]
-    found = spectrie_kernels.token_logits(*there, torch.empty(4, device=device))
     expected = reference.token_logits(x, rows, weight, tokens, torch.empty(4))
+    x, rows, weight, tokens = (one.to(device) for one in (x, rows, weight, tokens))
+    found = torch.empty(4, device=device)
+    spectrie_kernels.token_logits(x, rows, weight, tokens, found)
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-3)
     for index in range(4):
         one = slice(index, index + 1)
-        of_one = there[0], there[1][one], there[2], there[3][one]
-        alone = spectrie_kernels.token_logits(*of_one, torch.empty(1, device=device))
+        alone = torch.empty(1, device=device)
+        spectrie_kernels.token_logits(x, rows[one], weight, tokens[one], alone)
         assert same_bytes(alone, found[one].cpu())
 
 
