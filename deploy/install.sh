@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs Spectrie from the wheels in dist/ (made by `make wheel`) into a virtual environment.
+# Installs Spectrie from the wheels in dist/ (made by `make wheel`) into a virtual environment, or over what it installed
+# there before.
 #
 #   deploy/install.sh [--prefix /opt/spectrie] [--role all|cpu|router]
 #
@@ -42,8 +43,9 @@ if [ -z "$uv" ]; then
   uv=$tools/bin/uv
 fi
 
-"$uv" venv --quiet --python "$python" "$prefix"
+if [ ! -x "$prefix/bin/python" ]; then "$uv" venv --quiet --python "$python" "$prefix"; fi
 packages=("spectrie$extra @ file://${core[0]}")
 if [ "$role" = all ]; then packages+=("spectrie-kernels @ file://${kernels[0]}"); fi
-"$uv" pip install --python "$prefix/bin/python" --constraint "$here/requirements.lock" "${packages[@]}"
+# Also over an earlier build of the same version.
+"$uv" pip install --python "$prefix/bin/python" --reinstall-package spectrie --reinstall-package spectrie-kernels --constraint "$here/requirements.lock" "${packages[@]}"
 echo "installed $("$prefix/bin/spectrie" --version) in $prefix ($role)"

@@ -31,7 +31,8 @@ def refusal(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
         environ: The environment.
     """
     command = next((one for one in arguments if not one.startswith("-")), None)
-    if command not in _SERVERS or environ.get("SPECTRIE_OPEN") == "1" or "--help" in arguments:
+    asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
+    if command not in _SERVERS or environ.get("SPECTRIE_OPEN") == "1" or asks_for_help:
         return None
     parser = argparse.ArgumentParser(exit_on_error=False, add_help=False, allow_abbrev=False)
     add_options(parser, command)

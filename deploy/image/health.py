@@ -20,16 +20,21 @@ def _local(variable: str) -> str:
 
 
 def is_router_ready(address: str) -> bool | None:
-    """Whether a router at `HOST:PORT` has a worker and is not draining; None if none answers."""
+    """Whether a router at `HOST:PORT` has a worker and is not draining; None if none runs there.
+
+    One that takes the connection and does not answer is not ready: a worker beside it says nothing of it.
+    """
     # A proxy of the environment has no way to the container's own addresses.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"http://{address}/readyz", timeout=_PATIENCE_S) as answer:
             return bool(answer.status == 200)
-    except urllib.error.HTTPError:
-        return False
-    except OSError:
-        return None
+    except OSError as error:
+        return None if _is_refused(error) else False
+
+
+def _is_refused(error: OSError) -> bool:
+    return isinstance(getattr(error, "reason", error), ConnectionRefusedError)
 
 
 def is_worker_healthy(address: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -173,6 +174,7 @@ def test_server_without_keys_is_refused(arguments: list[str], environ: dict[str,
         (["router", "--http=127.0.0.1:8000", "--grpc=unix:/run/s"], {"SPECTRIE_HTTP": "0.0.0.0:1"}),
         (["router", "--http=localhost:8000", "--grpc=[::1]:50051"], {}),
         (["serve", "--help"], {"SPECTRIE_HTTP": "0.0.0.0:8000"}),
+        (["router", "-h"], {"SPECTRIE_HTTP": "0.0.0.0:8000"}),
         (["serve", "MODEL", "--http"], {}),
         (["router", "--http=0.0.0.0:http"], {}),
         (["worker", "MODEL"], {"SPECTRIE_HTTP": "0.0.0.0:8000"}),
@@ -240,3 +242,20 @@ def test_health_command_follows_a_worker(monkeypatch: pytest.MonkeyPatch) -> Non
     finally:
         server.close()
     assert health.main() == 1
+
+
+def test_router_that_takes_connections_and_does_not_answer_is_not_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    health, server = script("health"), HealthServer("127.0.0.1:0")
+    monkeypatch.setattr(health, "_PATIENCE_S", 0.2)
+    # As the kernel goes on taking connections for a process that is stopped.
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        try:
+            server.set_serving(True)
+            port = hanging.getsockname()[1]
+            monkeypatch.setenv("SPECTRIE_METRICS_LISTEN", f"127.0.0.1:{port}")
+            monkeypatch.setenv("SPECTRIE_HEALTH", server.address)
+            assert health.main() == 1
+        finally:
+            server.close()

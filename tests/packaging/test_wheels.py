@@ -120,6 +120,25 @@ def test_base_install_imports_without_torch(base: Path, tmp_path: Path) -> None:
     assert run(base / "spectrie", "--version", cwd=tmp_path).startswith("spectrie ")
 
 
+def test_model_in_the_process_names_the_line_that_installs_what_it_needs(
+    base: Path, tmp_path: Path
+) -> None:
+    program = (
+        "import spectrie\ntry: spectrie.LLM\nexcept spectrie.SpectrieError as error: print(error)"
+    )
+    printed = run(base / "python", "-c", program, cwd=tmp_path)
+    assert "numpy" in printed and "pip install 'spectrie[cpu]'" in printed
+
+
+def test_install_over_an_earlier_one_takes_its_place(base: Path, checkout: Path) -> None:
+    (own,) = base.parent.glob("lib/python*/site-packages/spectrie/version.py")
+    # The file itself may be uv's own copy.
+    own.unlink()
+    own.write_text("an earlier build\n")
+    run("deploy/install.sh", "--prefix", base.parent, "--role", "router", cwd=checkout)
+    assert own.read_bytes() == (ROOT / "python/spectrie/version.py").read_bytes()
+
+
 def test_base_install_replays_recorded_requests(base: Path, tmp_path: Path) -> None:
     (tmp_path / "trace.jsonl").write_text('{"prompt_ids": [1, 2, 3, 1], "output_ids": [2, 3]}\n')
     printed = run(

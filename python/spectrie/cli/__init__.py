@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
-from spectrie.cli.console.core import why_no_core
 from spectrie.cli.flags.parser import CommandParser, HelpFormatter, add_command
 from spectrie.errors import ConfigError, SpectrieError
 
@@ -95,6 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except Exception as error:
+        from spectrie.model.machine import why_no_core
+
         missing = why_no_core() if isinstance(error, ImportError) else None
         return _complain(missing or f"{type(error).__name__}: {error}", EXIT_FAILURE)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from spectrie.cli.console.terminal import print_progress
 from spectrie.cli.flags.parser import add_command
@@ -13,6 +15,9 @@ from spectrie.model.files.store import entry, models_folder, remove
 from spectrie.model.machine import require_packages
 from spectrie.model.sources.catalog import CATALOG
 from spectrie.printing.progress import Progress
+
+if TYPE_CHECKING:
+    from spectrie.model.runner.bigrams import BigramTable
 
 __all__ = ["configure", "run"]
 
@@ -97,7 +102,7 @@ def _path(args: argparse.Namespace) -> int:
 
 
 def _bigrams(args: argparse.Namespace) -> int:
-    """Completes the table; what is computed is kept whatever ends it."""
+    """Completes the table; what is computed is kept where a signal ends it."""
     from spectrie.model.load import load_runner
     from spectrie.model.runner.bigrams import MAX_SLICE_TOKENS, BigramTable
     from spectrie.model.sources.resolution import resolve
@@ -108,6 +113,9 @@ def _bigrams(args: argparse.Namespace) -> int:
         raise ModelError("no place for the table: set SPECTRIE_CACHE to a writable folder")
     if table.trouble is not None:
         print_progress(f"computing it again: {table.trouble}")
+    # Not after minutes of computing.
+    _keep(table)
+    signal.signal(signal.SIGTERM, _end)
     try:
         with Progress("bigrams", table.num_tokens) as progress:
             while table.extend(MAX_SLICE_TOKENS):
@@ -115,13 +123,21 @@ def _bigrams(args: argparse.Namespace) -> int:
                     table.num_known, f"{table.num_known:,} of {table.num_tokens:,} tokens"
                 )
     finally:
-        try:
-            table.save()
-        except (OSError, ValueError) as error:
-            raise ModelError(f"cannot keep the table: {error}") from error
+        _keep(table)
     print(f"bigrams of {table.num_known:,} tokens", file=sys.stderr)
     print(table.path)
     return 0
+
+
+def _keep(table: BigramTable) -> None:
+    try:
+        table.save()
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot keep the table: {error}") from error
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
 
 
 def _remove(args: argparse.Namespace) -> int:

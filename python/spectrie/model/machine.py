@@ -23,6 +23,7 @@ __all__ = [
     "num_cores",
     "require_packages",
     "require_torch",
+    "why_no_core",
 ]
 
 FAST_ON_GPU = (
@@ -177,12 +178,27 @@ def has_torch() -> bool:
     return util.find_spec("torch") is not None
 
 
+def why_no_core() -> str | None:
+    """Returns why servers and models cannot run here; None where the compiled core is installed."""
+    if util.find_spec("spectrie._core") is not None:
+        return None
+    system = platform.system()
+    elsewhere = "on a system with glibc 2.28 or later" if system == "Linux" else "on Linux"
+    return (
+        f"this is the client alone, as the package has no core for {system} {platform.machine()} as it is here: run "
+        f"servers and models {elsewhere}, or build from source; spectrie.Client works here"
+    )
+
+
 def require_packages() -> None:
-    """Refuses to go on without the packages that run models on a CPU; a GPU needs more.
+    """Refuses to go on without the compiled core, and the packages that run models on a CPU; a GPU needs more.
 
     Raises:
         ConfigError: One is not installed; the message says how to install it.
     """
+    no_core = why_no_core()
+    if no_core is not None:
+        raise ConfigError(no_core)
     missing = [name for name in _PACKAGES if util.find_spec(name) is None]
     if missing:
         raise ConfigError(
