@@ -29,8 +29,8 @@ QUERIES = {rule["alert"]: rule["expr"] for rule in RULES} | {
 _SELECTOR = re.compile(r"\b(spectrie_[a-z0-9_]+)\{([^}]*)\}")
 _MATCHER = re.compile(r'(\w+)(=~|!=|=)"([^"]*)"')
 _GROUPED = re.compile(r"\b(?:by|on) \(([^)]*)\)")
-SCRAPED = {"instance"}
-"""Labels that Prometheus adds."""
+SCRAPED = {"instance", "namespace", "pod"}
+"""Labels that Prometheus adds; the last two in Kubernetes."""
 UNSEEN = {
     "spectrie_worker_restarts_total",
     "spectrie_fleet_dropped_total",

@@ -42,6 +42,7 @@ pub struct Metrics {
     kv_usage: Family<WorkerLabels, Amount>,
     trie_bytes: Family<WorkerLabels, Gauge>,
     up: Family<WorkerLabels, Gauge>,
+    model_workers: Family<ModelLabel, Gauge>,
     ejected: Family<WorkerLabels, Gauge>,
     pub(super) circuits: Circuits,
     exact: Family<WorkerLabels, Gauge>,
@@ -94,6 +95,7 @@ impl Metrics {
             kv_usage: all.add("kv_usage_ratio", Family::default()),
             trie_bytes: all.add("trie_bytes", Family::default()),
             up: all.add("worker_up", Family::default()),
+            model_workers: all.add("model_workers", Family::default()),
             ejected: all.add("worker_ejected", Family::default()),
             circuits: Circuits::new(&mut all),
             exact: all.add("worker_exact", Family::default()),
@@ -195,6 +197,7 @@ impl Metrics {
     pub(crate) fn worker_joined(&self, model: &str, worker: &str, is_exact: bool) {
         let labels = worker_labels(model, worker);
         self.up.get_or_create(&labels).set(1);
+        self.model_workers.get_or_create(&model_label(model)).inc();
         self.ejected.get_or_create(&labels).set(0);
         self.circuits.set(model, worker, None);
         self.exact.get_or_create(&labels).set(is_exact.into());
@@ -227,13 +230,15 @@ impl Metrics {
             &self.running,
             &self.waiting,
             &self.trie_bytes,
-            &self.up,
             &self.ejected,
             &self.exact,
         ] {
             gauge.remove(&labels);
         }
         self.kv_usage.remove(&labels);
+        if self.up.remove(&labels) {
+            self.model_workers.get_or_create(&model_label(model)).dec();
+        }
     }
 
     /// Takes the load and totals of a worker; `instance` names its process.
@@ -369,6 +374,18 @@ mod tests {
             "spectrie_accepted_per_step_sum{model=\"m\"} 1.5",
         ] {
             assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_model_whose_workers_have_all_left_is_seen_to_have_none() {
+        let metrics = Metrics::new();
+        metrics.worker_joined("m", "w1", true);
+        metrics.worker_joined("m", "w2", true);
+        for (worker, left) in [("w1", 1), ("w1", 1), ("w2", 0)] {
+            metrics.worker_left("m", worker, "process");
+            let line = format!("spectrie_model_workers{{model=\"m\"}} {left}\n");
+            assert!(metrics.encode().1.contains(&line), "{line}");
         }
     }
 }
