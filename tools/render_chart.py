@@ -61,7 +61,9 @@ def body(rendered: Path) -> str:
     return rendered.read_text(encoding="utf-8").partition("\n")[2]
 
 
-def render(helm: str, values: Path, *options: str, chart: Path = CHART) -> str:
+def render(
+    helm: str, values: Path, *options: str, chart: Path = CHART, release: str = "spectrie"
+) -> str:
     """What helm makes of a chart and a file of values, without blank lines and trailing blanks.
 
     Args:
@@ -69,11 +71,12 @@ def render(helm: str, values: Path, *options: str, chart: Path = CHART) -> str:
         values: The file of values.
         options: More of `helm template`, such as `--set=replicas=2`.
         chart: The chart; ours if not given.
+        release: The release's name.
 
     Raises:
         subprocess.CalledProcessError: The values are refused; `stderr` says why.
     """
-    command = [helm, "template", "spectrie", str(chart), "--kube-version", KUBERNETES]
+    command = [helm, "template", release, str(chart), "--kube-version", KUBERNETES]
     command += ["--values", str(values), *options]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     lines = (line.rstrip() for line in done.stdout.splitlines())

@@ -20,9 +20,11 @@ from spectrie.version import __version__
 from tests.deploy.checks import faults
 from tests.deploy.manifests import FOLDER, pods
 from tests.deploy.test_renders import CUSTOM
+from tools.kube.cluster import program
 from tools.render_chart import CHART, RENDERS, body, render
 
-HELM, KUSTOMIZE = shutil.which("helm"), shutil.which("kustomize")
+HELM = shutil.which("helm") or shutil.which(program("helm"))
+KUSTOMIZE = shutil.which("kustomize")
 NEEDS_HELM = pytest.mark.skipif(HELM is None, reason="helm is not installed")
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
@@ -136,7 +138,7 @@ def test_schema_describes_every_value() -> None:
 def test_options_of_the_chart_itself_cannot_be_given_twice(command: str) -> None:
     """Each option that a template sets is one that extraArgs may not hold, and all of them exist."""
     template = (CHART / "templates" / f"_{command}.tpl").read_text(encoding="utf-8")
-    held = set(re.findall(r"^ *- --([a-z-]+)", template, re.MULTILINE))
+    held = set(re.findall(r'^ *- (?:\{\{ printf ")?--([a-z-]+)', template, re.MULTILINE))
     items = SCHEMA["properties"][command]["properties"]["extraArgs"]["items"]
     reserved = set(re.findall(r"[a-z][a-z-]+", items["not"]["pattern"]))
     flags = {option.flag.removeprefix("--") for option in options_of(command)}

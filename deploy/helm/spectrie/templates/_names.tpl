@@ -1,5 +1,6 @@
+{{- /* Releases may have dots in their names; a Service may not, nor end in a dash where the name was cut. */ -}}
 {{- define "spectrie.name" -}}
-{{ .Values.name | default .Release.Name | trunc 40 | trimSuffix "-" }}
+{{ .Values.name | default .Release.Name | replace "." "-" | trunc 40 | trimAll "-" }}
 {{- end }}
 
 {{- define "spectrie.selector" -}}

@@ -31,7 +31,7 @@ nodeSelector: {{ toYaml . | nindent 2 }}
 tolerations: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
 
@@ -39,7 +39,7 @@ runtimeClassName: {{ . }}
 {{- with .root.Values.spreadOver }}
 topologySpreadConstraints:
   - maxSkew: 1
-    topologyKey: {{ . }}
+    topologyKey: {{ . | quote }}
     whenUnsatisfiable: ScheduleAnyway
     labelSelector:
       matchLabels:
@@ -65,13 +65,13 @@ topologySpreadConstraints:
 {{- if .worker }}
 - name: {{ $prefix }}cache
   {{- if $values.cache.claim }}
-  persistentVolumeClaim: {claimName: {{ $values.cache.claim }}}
+  persistentVolumeClaim: {claimName: {{ $values.cache.claim | quote }}}
   {{- else }}
   emptyDir: {sizeLimit: {{ $values.cache.sizeLimit }}}
   {{- end }}
-{{- with $values.model.claim }}
+{{- if include "spectrie.usesModels" .root }}
 - name: {{ $prefix }}models
-  persistentVolumeClaim: {claimName: {{ . }}, readOnly: true}
+  persistentVolumeClaim: {claimName: {{ $values.model.claim | quote }}, readOnly: true}
 {{- end }}
 {{- if gt (int $values.worker.gpus) 1 }}
 - name: {{ $prefix }}shm
@@ -81,24 +81,24 @@ topologySpreadConstraints:
 {{- with $values.access.keysSecret }}
 {{- if $.router }}
 - name: {{ $prefix }}keys
-  secret: {secretName: {{ . }}, defaultMode: 0440}
+  secret: {secretName: {{ . | quote }}, defaultMode: 0440}
 {{- end }}
 {{- end }}
 {{- with $values.access.tlsSecret }}
 {{- if $.router }}
 - name: tls
-  secret: {secretName: {{ . }}, defaultMode: 0440}
+  secret: {secretName: {{ . | quote }}, defaultMode: 0440}
 {{- else }}
 - name: authority
   secret:
-    secretName: {{ . }}
+    secretName: {{ . | quote }}
     defaultMode: 0440
     items: [{key: ca.crt, path: ca.crt}]
 {{- end }}
 {{- end }}
 {{- if eq $values.layout "split" }}
 - name: worker-token
-  secret: {secretName: {{ $values.access.workerTokenSecret }}, defaultMode: 0440}
+  secret: {secretName: {{ $values.access.workerTokenSecret | quote }}, defaultMode: 0440}
 {{- end }}
 {{- end }}
 
@@ -110,7 +110,7 @@ volumeClaimTemplates:
     spec:
       accessModes: [ReadWriteOncePod]
       {{- with .Values.state.storageClass }}
-      storageClassName: {{ . }}
+      storageClassName: {{ . | quote }}
       {{- end }}
       resources: {requests: {storage: {{ .Values.state.size }}}}
 {{- end }}

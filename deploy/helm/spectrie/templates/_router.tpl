@@ -44,7 +44,7 @@
     {{- with $values.access.redisSecret }}
     - name: SPECTRIE_REDIS
       valueFrom:
-        secretKeyRef: {name: {{ . }}, key: url}
+        secretKeyRef: {name: {{ . | quote }}, key: url}
     {{- end }}
   ports:
     {{- if not $beside }}

@@ -1,9 +1,14 @@
+{{- /* Whether the model, or what an option names, is a folder of the claim: what is fetched needs none. */ -}}
+{{- define "spectrie.usesModels" -}}
+{{- if or (hasPrefix "/models/" .Values.model.name) (contains "=/models/" (join " " .Values.worker.extraArgs)) }}true{{ end }}
+{{- end }}
+
 {{- /* Mounts that a worker and what prepares its model share. */ -}}
 {{- define "spectrie.modelMounts" -}}
 {{- $prefix := include "spectrie.prefix" . }}
 - {name: {{ $prefix }}tmp, mountPath: /tmp}
 - {name: {{ $prefix }}cache, mountPath: /var/cache/spectrie}
-{{- if .Values.model.claim }}
+{{- if include "spectrie.usesModels" . }}
 - {name: {{ $prefix }}models, mountPath: /models, readOnly: true}
 {{- end }}
 {{- end }}
@@ -64,7 +69,7 @@
     - --tls-ca=/etc/spectrie/authority/ca.crt
     {{- end }}
     {{- with $values.model.servedName }}
-    - --served-model-name={{ . }}
+    - {{ printf "--served-model-name=%s" . | quote }}
     {{- end }}
     - --device={{ $values.worker.device }}
     - --health=0.0.0.0:50052
