@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 import yaml
 
 from tests.deploy.manifests import Manifest, pods
-from tests.deploy.test_chart import HELM, NEEDS_HELM, SPLIT, merged
-from tools.render_chart import render
+from tests.deploy.test_chart import APP, HELM, KSERVE, NEEDS_HELM, SPLIT, merged
+from tests.docs.markdown import ROOT
+from tools.render_chart import CHART, render
 
 pytestmark = NEEDS_HELM
 
@@ -120,3 +122,56 @@ def test_claim_of_models_is_mounted_where_something_is_on_it(tmp_path: Path) -> 
     assert claims(rendered(fetched, tmp_path)) == set()
     drafter = {"worker": {"extraArgs": ["--drafter=/models/head"]}}
     assert claims(rendered(merged(fetched, drafter), tmp_path)) == {"spectrie-models"}
+
+
+def notes(over: dict[str, Any], folder: Path) -> str:
+    """What helm prints after an install; `helm template` leaves it out, so a copy of the chart makes an object of it."""
+    assert HELM is not None
+    templates = shutil.copytree(CHART, folder / "chart") / "templates"
+    text = (templates / "NOTES.txt").read_text(encoding="utf-8")
+    object_ = 'notes: {{ include "notes" . | toJson }}\n'
+    (templates / "notes.yaml").write_text(f'{{{{- define "notes" }}}}{text}{{{{- end }}}}{object_}')
+    values = folder / "values.yaml"
+    values.write_text(json.dumps(over))
+    made = render(HELM, values, "--namespace", "team", chart=templates.parent)
+    return str(next(one["notes"] for one in yaml.safe_load_all(made) if one and "notes" in one))
+
+
+BALANCER = {"service": {"type": "LoadBalancer"}}
+CLIENTS = {"networkPolicy": {"clients": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}}
+OURS = "The NetworkPolicy admits pods of the namespace team alone"
+NAMED = "The NetworkPolicy admits clients of networkPolicy.clients alone"
+REFUSED = "are refused until networkPolicy.clients has their"
+
+
+@pytest.mark.parametrize(
+    ("over", "says", "not_says"),
+    [
+        ({}, [OURS, "http://spectrie.team:8000/v1"], [REFUSED, NAMED]),
+        (SPLIT, [OURS], [REFUSED, NAMED]),
+        (BALANCER, [OURS, REFUSED, "service.type is LoadBalancer"], [NAMED]),
+        (merged(BALANCER, CLIENTS), [NAMED], [OURS, REFUSED]),
+        ({"networkPolicy": {"enabled": False}}, ["networkPolicy.enabled is false"], [OURS, NAMED]),
+        (KSERVE, [OURS, "has to name its namespace"], [REFUSED, "http://"]),
+        (APP, ["The app reaches the model"], [OURS, NAMED, "NetworkPolicy"]),
+    ],
+    ids=["pod", "split", "balancer", "clients", "no-policy", "kserve", "app"],
+)
+def test_notes_say_who_may_call(
+    over: dict[str, Any], says: list[str], not_says: list[str], tmp_path: Path
+) -> None:
+    text = notes(over, tmp_path)
+    assert [one for one in says if one not in text] == []
+    assert [one for one in not_says if one in text] == []
+
+
+THEIRS = merged(APP, {"app": {"containers": [{"name": "app", "image": "registry.example/app:1"}]}})
+
+
+@pytest.mark.parametrize("over", [{}, SPLIT, THEIRS, KSERVE], ids=["pod", "split", "app", "kserve"])
+def test_runbook_names_the_container_of_the_router(over: dict[str, Any], tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    found = [one for pod in pods(rendered(over, tmp_path)) for one in pod.ours]
+    (router,) = (one for one in found if one.command == "router")
+    named = " ".join(page.partition("## ")[0].split())
+    assert f"`{router.name}` in" in named
