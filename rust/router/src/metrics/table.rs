@@ -9,7 +9,10 @@ pub const TABLE: &[(&str, &str)] = &[
     ("kv_usage_ratio", "Share of key-value pages in use, 0 to 1"),
     ("trie_bytes", "Bytes of draft memory"),
     ("worker_up", "1 while the worker is ready"),
-    ("model_workers", "Ready workers of a model, 0 once all have left"),
+    (
+        "model_workers",
+        "Ready workers of a model, 0 once all have left",
+    ),
     (
         "worker_ejected",
         "1 while the worker gets no requests because it failed those that it had",
