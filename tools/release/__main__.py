@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tools.release.client import bill_of, make_client_wheel
 from tools.release.folder import Occupied, fresh, write_sums
-from tools.release.index import fetch_packages, own_wheel
+from tools.release.index import PYTHONS, fetch_packages, own_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 _PYTHON = sys.executable
@@ -69,7 +69,7 @@ def _make(folder: Path, profile: str, targets: list[str], uv: str) -> None:
     binary = own_wheel(folder, platform.machine())
     make_client_wheel(binary, folder)
     (folder / "spectrie.cdx.json").write_bytes(bill_of(binary))
-    fetch_packages(folder, uv, binary)
+    fetch_packages(folder, uv, binary, pythons=PYTHONS)
 
 
 def _core_wheel(folder: Path, profile: str, target: str, environment: Path) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["fetch_packages", "own_wheel"]
+__all__ = ["PYTHONS", "fetch_packages", "own_wheel"]
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+"""Versions of Python for which a release has wheels of all packages."""
 
 _ROOT = Path(__file__).resolve().parents[2]
+_FORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "linux")
+"""Kinds of wheels that run where ours does; the last is of those that are built here and published nowhere."""
 
 
 def own_wheel(folder: Path, machine: str) -> Path:
@@ -24,13 +31,14 @@ def own_wheel(folder: Path, machine: str) -> Path:
     return found
 
 
-def fetch_packages(folder: Path, uv: str, wheel: Path) -> None:
+def fetch_packages(folder: Path, uv: str, wheel: Path, *, pythons: Sequence[str] = ()) -> None:
     """Fetches the wheels of all that spectrie[cpu] asks for, in the versions of requirements.lock.
 
     Args:
         folder: Gets them.
         uv: The uv that makes an environment with pip.
         wheel: Ours, whatever another index has under its name.
+        pythons: Versions of Python that they are for, as in `3.11`; by default this one's.
     """
     with tempfile.TemporaryDirectory() as scratch:
         environment = Path(scratch) / "venv"
@@ -39,7 +47,11 @@ def fetch_packages(folder: Path, uv: str, wheel: Path) -> None:
         fetch = [str(environment / "bin/python"), "-m", "pip", "download", "--quiet"]
         fetch += ["--only-binary", ":all:", "--find-links", str(folder)]
         fetch += ["--constraint", str(_constraints(Path(scratch))), "--dest", str(folder)]
-        subprocess.run([*fetch, f"spectrie[cpu] @ {wheel.as_uri()}"], cwd=_ROOT, check=True)
+        fetch += [f"spectrie[cpu] @ {wheel.as_uri()}"]
+        for version in pythons or (platform.python_version(),):
+            words = [*fetch, "--python-version", version, "--implementation", "cp"]
+            words += [f"--platform={form}_{platform.machine()}" for form in _FORMS]
+            subprocess.run(words, cwd=_ROOT, check=True)
 
 
 def _constraints(folder: Path) -> Path:

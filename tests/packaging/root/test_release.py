@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.docs.markdown import ROOT
 from tests.packaging.root.computing import computed, expected
 from tests.packaging.root.conftest import Say, installed
 from tools.release.folder import SUMS
+from tools.release.index import PYTHONS
 
 FOLDER = ROOT / "release"
 # Of all packages of spectrie[cpu], without pip.
@@ -53,6 +55,19 @@ def test_a_release_has_a_wheel_of_each_processor_and_one_of_the_client(release: 
     kinds = ("manylinux_2_28_x86_64.whl", "manylinux_2_28_aarch64.whl", "py3-none-any.whl", ".gz")
     assert [kind for kind in kinds if not any(name.endswith(kind) for name in names)] == []
     assert (release / "spectrie.cdx.json").exists()
+
+
+def test_a_release_has_each_compiled_package_for_each_python(release: Path) -> None:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for path in release.glob("*.whl"):
+        name, _, python, abi, _ = path.name.split("-", 4)
+        if abi == python:
+            found[name].add(python)
+    assert "numpy" in found
+    expected = {f"cp{version.replace('.', '')}" for version in PYTHONS}
+    assert {
+        name: expected ^ pythons for name, pythons in found.items() if expected != pythons
+    } == {}
 
 
 def test_installed_release_computes_what_the_checkout_does(
