@@ -15,8 +15,8 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 """Versions of Python for which a release has wheels of all packages."""
 
 _ROOT = Path(__file__).resolve().parents[2]
-_FORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "linux")
-"""Kinds of wheels that run where ours does; the last is of those that are built here and published nowhere."""
+_FORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
+"""Kinds of wheels that run where that of a release does."""
 
 
 def own_wheel(folder: Path, machine: str) -> Path:
@@ -38,7 +38,8 @@ def fetch_packages(folder: Path, uv: str, wheel: Path, *, pythons: Sequence[str]
         folder: Gets them.
         uv: The uv that makes an environment with pip.
         wheel: Ours, whatever another index has under its name.
-        pythons: Versions of Python that they are for, as in `3.11`; by default this one's.
+        pythons: Versions of Python that they are for, as in `3.11`; by default they are for this one, on this
+            machine.
     """
     with tempfile.TemporaryDirectory() as scratch:
         environment = Path(scratch) / "venv"
@@ -48,10 +49,10 @@ def fetch_packages(folder: Path, uv: str, wheel: Path, *, pythons: Sequence[str]
         fetch += ["--only-binary", ":all:", "--find-links", str(folder)]
         fetch += ["--constraint", str(_constraints(Path(scratch))), "--dest", str(folder)]
         fetch += [f"spectrie[cpu] @ {wheel.as_uri()}"]
-        for version in pythons or (platform.python_version(),):
-            words = [*fetch, "--python-version", version, "--implementation", "cp"]
-            words += [f"--platform={form}_{platform.machine()}" for form in _FORMS]
-            subprocess.run(words, cwd=_ROOT, check=True)
+        forms = [f"--platform={form}_{platform.machine()}" for form in _FORMS]
+        others = [["--python-version", one, "--implementation", "cp", *forms] for one in pythons]
+        for words in others or [[]]:
+            subprocess.run([*fetch, *words], cwd=_ROOT, check=True)
 
 
 def _constraints(folder: Path) -> Path:
