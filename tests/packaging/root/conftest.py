@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.markdown import ROOT
-from tests.packaging.root.computing import save_cases
+from tests.packaging.root.computing import computed, expected, save_cases
 from tests.packaging.uv import uv
 from tools.image.container import undecided
 from tools.image.kept import kept_root
@@ -31,6 +31,7 @@ python3 -m venv /opt/spectrie
 
 
 Say = Callable[[str], None]
+Compare = Callable[[Path], None]
 
 
 @pytest.fixture(scope="session")
@@ -130,3 +131,22 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("cases")
     save_cases(folder)
     return folder
+
+
+@pytest.fixture
+def compare(
+    cases: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_contained: bool,
+    say: Say,
+) -> Compare:
+    """Asserts that a root computes what the checkout does."""
+
+    def compare(root: Path) -> None:
+        found = computed(root, cases, tmp_path, is_contained=is_contained)
+        monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "own"))
+        assert found == expected(cases)
+        say(f"==> {len(found)} answers of models, bigrams and heads are equal")
+
+    return compare

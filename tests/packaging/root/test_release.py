@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.markdown import ROOT
-from tests.packaging.root.computing import computed, expected
-from tests.packaging.root.conftest import Say, installed
+from tests.packaging.root.conftest import Compare, Say, installed
 from tools.release.folder import SUMS
 from tools.release.index import PYTHONS
 
@@ -70,18 +69,8 @@ def test_a_release_has_each_compiled_package_for_each_python(release: Path) -> N
     } == {}
 
 
-def test_installed_release_computes_what_the_checkout_does(
-    root: Path,
-    cases: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    is_contained: bool,
-    say: Say,
-) -> None:
-    found = computed(root, cases, tmp_path, is_contained=is_contained)
-    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "own"))
-    assert found == expected(cases)
-    say(f"==> {len(found)} answers of models, bigrams and heads are equal")
+def test_installed_release_computes_what_the_checkout_does(root: Path, compare: Compare) -> None:
+    compare(root)
 
 
 def test_installed_packages_have_their_size(root: Path, say: Say) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from tests.docs.markdown import ROOT
 from tests.model.torch_free import MISSING
-from tests.packaging.root.computing import PYTHON, computed, expected
-from tests.packaging.root.conftest import Say
+from tests.packaging.root.computing import PYTHON, computed
+from tests.packaging.root.conftest import Compare
 from tests.packaging.root.entered import USER, enter
 from tests.tiny_model import write_tiny_model
 from tests.waiting import wait_until
@@ -41,18 +41,8 @@ def test_root_has_neither_a_compiler_nor_what_a_cpu_does_without(
     assert place.startswith("/opt/spectrie/")
 
 
-def test_wheel_computes_what_the_checkout_does(
-    root: Path,
-    cases: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    is_contained: bool,
-    say: Say,
-) -> None:
-    found = computed(root, cases, tmp_path, is_contained=is_contained)
-    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "own"))
-    assert found == expected(cases)
-    say(f"==> {len(found)} answers of models, bigrams and heads are equal")
+def test_wheel_computes_what_the_checkout_does(root: Path, compare: Compare) -> None:
+    compare(root)
 
 
 def test_server_answers_and_loses_no_stream_when_it_drains(

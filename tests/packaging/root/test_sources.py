@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.markdown import ROOT
-from tests.packaging.root.computing import computed, expected
-from tests.packaging.root.conftest import Say, step
+from tests.packaging.root.conftest import Compare, Say, step
 from tests.packaging.root.entered import PREFIX
 from tools.image.root import Root
 
@@ -61,15 +60,5 @@ def built(say: Say, kept: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     shutil.rmtree(root.path)
 
 
-def test_what_pip_builds_computes_what_the_checkout_does(
-    built: Path,
-    cases: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    is_contained: bool,
-    say: Say,
-) -> None:
-    found = computed(built, cases, tmp_path, is_contained=is_contained)
-    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "own"))
-    assert found == expected(cases)
-    say(f"==> {len(found)} answers of models, bigrams and heads are equal")
+def test_what_pip_builds_computes_what_the_checkout_does(built: Path, compare: Compare) -> None:
+    compare(built)
