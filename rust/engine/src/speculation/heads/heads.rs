@@ -11,6 +11,7 @@ use super::later::LaterLevels;
 use super::level_costs::LevelCosts;
 use super::pace::Pace;
 use super::probing::{Probed, Probing, Turn};
+use super::promise::Promise;
 use super::wish::Wish;
 use crate::error::EngineError;
 use crate::output::DrafterLoad;
@@ -49,6 +50,7 @@ pub(crate) struct Heads {
     tries_all: bool,
     /// What the levels after a first one bring.
     later: LaterLevels,
+    promise: Promise,
     /// Tells its steps held out from those of other drafters.
     salt: u64,
     is_given_up: bool,
@@ -71,6 +73,7 @@ impl Heads {
             is_held_out: false,
             tries_all: false,
             later: LaterLevels::default(),
+            promise: Promise::default(),
             salt: HOLDOUT_SALT ^ ((number as u64) << 32),
             is_given_up: false,
             levels_asked: 0,
@@ -163,7 +166,7 @@ impl Heads {
     }
 
     /// The wishes that are worth a level, at most `most`, where an accepted token saves `ms_per_token`; or some
-    /// to try it on. `None` when there is no level.
+    /// to try it on, where there are none or it sleeps. `None` when there is no level.
     pub(in crate::speculation) fn choose(
         &mut self,
         level: usize,
@@ -171,10 +174,14 @@ impl Heads {
         most: usize,
         ms_per_token: f64,
     ) -> Option<Chosen> {
-        let (best, earned_ms) = self.best(level, &mut wishes, most, |wish| {
+        let (mut best, earned_ms) = self.best(level, &mut wishes, most, |wish| {
             f64::from(wish.inquiry.gain) * ms_per_token
         });
         if level == 1 {
+            self.promise.note(earned_ms, self.step_ms);
+            if self.promise.is_small() {
+                best = 0;
+            }
             self.later.begin(best);
         } else {
             self.later.add(earned_ms);
@@ -302,7 +309,12 @@ impl Heads {
         }
         let gain: f32 = wishes.iter().map(|wish| wish.inquiry.gain).sum();
         let share = gain / wishes.iter().map(left).sum::<f32>();
-        self.probing.begin(share).then_some(wishes)
+        let is_tried = self.probing.begin(share);
+        if self.probing.has_found_more() {
+            // What was promised rests on what was thought of it before.
+            self.promise = Promise::default();
+        }
+        is_tried.then_some(wishes)
     }
 
     /// Rows of a level in which it is tried, at most `most`.

@@ -136,6 +136,11 @@ impl Probing {
         true
     }
 
+    /// Whether the last probe followed one that found more than was expected.
+    pub(super) fn has_found_more(&self) -> bool {
+        self.probes >= 2
+    }
+
     /// Ends a row of probes: it found nothing, or the drafter is asked for its answers' sake.
     pub(super) fn end(&mut self) {
         self.probes = 0;

@@ -1,0 +1,68 @@
+//! Whether asking a drafter promises enough to ask it at all.
+
+/// Share of a step in the running mean; the first ones count alike.
+const LEARNING_RATE: f64 = 1.0 / 64.0;
+
+/// Steps before the mean says anything.
+const LEAST_STEPS: f64 = 32.0;
+
+/// A drafter sleeps while its first levels promise less than this share of the time of steps above their price: so little
+/// came to nothing on the texts of tuning, and what was more was kept.
+const LEAST_SHARE: f64 = 0.03;
+
+/// Owns the running mean of what first levels promise above their price, as a share of a step without drafts.
+#[derive(Debug, Default)]
+pub(super) struct Promise {
+    mean: f64,
+    num_steps: f64,
+}
+
+impl Promise {
+    /// Takes a step of `step_ms` in which a first level would earn `earned_ms`, asked or not.
+    pub(super) fn note(&mut self, earned_ms: f64, step_ms: f64) {
+        if step_ms > 0.0 {
+            self.num_steps += 1.0;
+            let rate = LEARNING_RATE.max(1.0 / self.num_steps);
+            self.mean += rate * (earned_ms / step_ms - self.mean);
+        }
+    }
+
+    /// Whether the drafter is asked for no answer's sake now.
+    pub(super) fn is_small(&self) -> bool {
+        self.num_steps >= LEAST_STEPS && self.mean < LEAST_SHARE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps of 10 ms until it is small, or is so no more; `None` where that takes more than 1000.
+    fn steps_until(promise: &mut Promise, is_small: bool, earned_ms: f64) -> Option<usize> {
+        (1..=1000).find(|_| {
+            promise.note(earned_ms, 10.0);
+            promise.is_small() == is_small
+        })
+    }
+
+    #[test]
+    fn what_promises_little_is_small_once_that_is_known() {
+        assert_eq!(steps_until(&mut Promise::default(), true, 0.0), Some(32));
+        assert_eq!(steps_until(&mut Promise::default(), true, 0.29), Some(32));
+        assert_eq!(steps_until(&mut Promise::default(), true, 0.31), None);
+        let mut promise = Promise::default();
+        assert_eq!(steps_until(&mut promise, true, 0.8), None);
+        let steps = steps_until(&mut promise, true, 0.1).unwrap_or_default();
+        assert!((32..128).contains(&steps), "{steps}");
+    }
+
+    #[test]
+    fn it_is_small_no_more_within_64_steps_of_one_that_promises_twice_as_much_as_is_enough() {
+        let mut promise = Promise::default();
+        for _ in 0..1000 {
+            promise.note(0.0, 10.0);
+        }
+        let steps = steps_until(&mut promise, false, 0.6).unwrap_or_default();
+        assert!((1..64).contains(&steps), "{steps}");
+    }
+}
