@@ -33,9 +33,10 @@ class Setting:
     vocabulary: torch.Tensor
     taps: tuple[int, ...]
     kind: str
+    rank: int | None = None
 
     @classmethod
-    def of(cls, folder: Path, kind: str = "eagle3") -> Setting:
+    def of(cls, folder: Path, kind: str = "eagle3", rank: int | None = None) -> Setting:
         """Of the target in a folder; features that are not there yet are read."""
         made, target = KINDS[kind], Target(folder)
         samples, taps = tiny.samples(folder, 2, 400), made.taps(tiny.SHAPE.layers)
@@ -43,7 +44,7 @@ class Setting:
         cache = FeatureCache(folder / name, samples, width=made.width(target), top=TOP)
         cache.fill(PlainTarget(target, taps, TOP, final_norm=made.final_norm))
         vocabulary = draft_vocabulary(samples, 256 if made.is_cut else 352, 352)
-        return cls(target, samples, cache, vocabulary, taps, kind)
+        return cls(target, samples, cache, vocabulary, taps, kind, rank)
 
     @property
     def held_out(self) -> range:
@@ -55,7 +56,12 @@ class Setting:
 
     def head_of_kind(self) -> Head:
         torch.manual_seed(0)
-        return KINDS[self.kind].make(self.target, self.taps, self.vocabulary, LEVELS)
+        make = KINDS[self.kind].make
+        if self.rank is None:
+            return make(self.target, self.taps, self.vocabulary, LEVELS)
+        head = make(self.target, self.taps, torch.arange(len(self.target.head)), LEVELS)
+        head.common = self.vocabulary[:64]
+        return head
 
     def trainer(self, head: Head, settings: TrainSettings, checkpoint: Path) -> Trainer:
         return Trainer(

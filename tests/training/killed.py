@@ -14,8 +14,8 @@ from tests.training.test_trainer import SHORT
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    folder, out, kind = sys.argv[1:]
-    setting = Setting.of(Path(folder), kind)
+    folder, out, kind, *rank = sys.argv[1:]
+    setting = Setting.of(Path(folder), kind, *map(int, rank))
     trainer = setting.trainer(setting.head_of_kind(), SHORT, Path(out) / "killed.pt")
     trainer.advance(trainer.total_steps // 2)
     trainer.save()

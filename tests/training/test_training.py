@@ -157,6 +157,28 @@ def test_a_head_of_each_kind_is_one_command(
     assert (drafter.kind, drafter.is_for_model) == (kind, True)
 
 
+def test_a_head_of_low_rank_is_one_command(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, output = tmp_path / "text.txt", tmp_path / "head"
+    data.write_text("".join(f"def f{n}(x): return x + {n}\n" for n in range(500)))
+    arguments = [*SMALL[:-2], "--head-rank", "16", "--data", str(data), "--threads", "1"]
+    assert main(["train-head", str(model), "--output", str(output), *arguments]) == 0
+    lines = capsys.readouterr().err
+    found = re.search(r"rank 16 finds 64 of (\d+) tokens, among them ([\d.]+)% of the", lines)
+    assert found is not None, lines
+    origin = origin_of(output)
+    assert origin["head_rank"] == 16
+    assert f"{origin['coverage']:.1%}" == f"{found[2]}%"
+    with safe_open(output / "model.safetensors", framework="pt") as file:
+        assert {"d2t", "t2d"}.isdisjoint(file.keys())
+        assert file.get_slice("low_rank.down.weight").get_shape() == [16, 32]
+        assert file.get_slice("low_rank.basis.weight").get_shape() == [32, 16]
+    drafter = load_runner(model, num_pages=8, drafter=output).drafter
+    assert drafter is not None
+    assert (drafter.kind, drafter.named_tokens) == ("eagle3", None)
+
+
 def test_data_and_its_namespace_are_named_in_the_head(model: Path, tmp_path: Path) -> None:
     data = tmp_path / "chats.jsonl"
     lines = [{"prompt": f"the {n} of", "answer": f"it is {n} on {n} as {n}"} for n in range(200)]
@@ -226,6 +248,17 @@ def test_wrong_uses_are_named(
     assert "cannot read" in capsys.readouterr().err
     assert train(model, output, "--kind", "dflash", "--levels", "1", "--self-generate") == 2
     assert "levels is 1; a head of kind dflash has at least 2" in capsys.readouterr().err
+    assert train(model, output, "--self-generate", "--head-rank", "16") == 2
+    assert "--head-rank and --vocabulary exclude each other" in capsys.readouterr().err
+    ranked = ["train-head", str(model), "--output", str(output), "--self-generate", "--head-rank"]
+    assert main([*ranked, "33"]) == 2
+    assert "head-rank is 33, expected 1 to 32" in capsys.readouterr().err
+    assert main([*ranked, "0"]) == 2
+    assert "--head-rank: 0 is out of range: from 1" in capsys.readouterr().err
+    assert main([*ranked, "16", "--kind", "dflash"]) == 2
+    message = capsys.readouterr().err
+    assert "a head of kind dflash names all tokens by the target's head" in message
+    assert "eagle3, eagle2, mtp, peagle" in message
     assert train(model, output, "--kind", "eagle9", "--self-generate") == 2
     assert "eagle9" in capsys.readouterr().err
 

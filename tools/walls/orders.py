@@ -47,7 +47,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     ),
     "python/spectrie/training": (
         "checkpoint settings target texts",
-        "features vocabulary",
+        "features low_rank vocabulary",
         "batches",
         "kinds",
         "evaluation export recipe",

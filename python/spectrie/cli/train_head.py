@@ -35,6 +35,7 @@ _COUNT = values.integer(0, 100_000)
 _LEVELS = values.integer(1, 7)
 _EPOCHS = values.integer(1, 100)
 _TOKENS = values.integer(16, 8192, unit="tokens")
+_RANK = values.integer(1, 8192)
 _THREADS = values.integer(1, 1024)
 _RATE = values.number(0, 1)
 
@@ -94,6 +95,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_value(
         parser, "vocabulary", _COUNT, 8192, "tokens that the head can name; a DFLASH head names all"
     )
+    add_value(
+        parser,
+        "head_rank",
+        _RANK,
+        "none",
+        "rank of factors that find 64 tokens among all, for the model's head to weigh; in place of --vocabulary",
+    )
     add_value(parser, "answer_tokens", _TOKENS, 144, "longest answer")
     add_value(parser, "sample_tokens", _TOKENS, 512, "longest prompt with its answer")
     add_value(parser, "disk", values.size, "4GiB", "maximum size of the features on disk")
@@ -116,6 +124,10 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"--namespace is {args.namespace!r}; expected 1 to 128 printable ASCII characters without blanks, "
             "as requests name it"
+        )
+    if args.head_rank is not None and args.vocabulary is not None:
+        raise ConfigError(
+            "--head-rank and --vocabulary exclude each other: give a rank to name all tokens, or a number of them"
         )
     defaults = TrainSettings()
     settings = TrainSettings(
@@ -140,6 +152,7 @@ def run(args: argparse.Namespace) -> int:
         answer_tokens=read_value(args, "answer_tokens", _TOKENS.parse, 144),
         sample_tokens=read_value(args, "sample_tokens", _TOKENS.parse, 512),
         vocabulary=read_value(args, "vocabulary", _COUNT.parse, 8192),
+        head_rank=read_value(args, "head_rank", _RANK.parse, None),
         disk_bytes=read_value(args, "disk", values.size.parse, 4 << 30),
         threads=read_value(args, "threads", _THREADS.parse, None),
         settings=settings,

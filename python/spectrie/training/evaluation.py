@@ -9,8 +9,9 @@ import torch
 
 from spectrie.training.batches import Batch
 from spectrie.training.kinds.base import Head
+from spectrie.training.low_rank import LowRank
 
-__all__ = ["HeldOut", "evaluate"]
+__all__ = ["HeldOut", "evaluate", "found_share", "second_moment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,36 @@ def evaluate(head: Head, batches: Iterable[Batch]) -> HeldOut:
             so_far = so_far & (guesses == level.next_tokens)
             right[number] += int(so_far.sum())
     return HeldOut(_shares(losses, rows), _shares(right, asked), tuple(asked))
+
+
+@torch.no_grad()
+def second_moment(head: Head, batches: Iterable[Batch], least: int) -> torch.Tensor:
+    """Returns the mean of `h hT` over what a head's LM head takes, of all levels alike: float64 [hidden, hidden].
+
+    Args:
+        head: The head.
+        batches: Texts; at least one row.
+        least: Rows after which no further batch is taken.
+    """
+    total, rows = torch.zeros((), dtype=torch.float64), 0
+    for batch in batches:
+        for states in head.named_states(batch):
+            total = total + states.double().T @ states.double()
+            rows += len(states)
+        if rows >= least:
+            break
+    return total / rows
+
+
+@torch.no_grad()
+def found_share(head: Head, low_rank: LowRank, batches: Iterable[Batch]) -> float:
+    """Share of the answers' tokens that are among those found at the first level: no head can be right more often."""
+    right = rows = 0
+    for batch in batches:
+        level, states = batch.levels[0], next(head.named_states(batch))
+        right += int((low_rank.found(states) == level.next_tokens[:, None]).any(1).sum())
+        rows += len(states)
+    return right / max(rows, 1)
 
 
 def _shares(parts: Sequence[float], wholes: Sequence[int]) -> tuple[float, ...]:

@@ -34,7 +34,8 @@ class Recipe:
         commit: Commit of the code that trains it; None if that is not known.
         answer_tokens: Longest answer.
         sample_tokens: Longest sample.
-        vocabulary: Tokens that the head can name.
+        vocabulary: Tokens that the head can name; of low rank, those that every step of training weighs.
+        head_rank: Rank of the factors by which the head finds its tokens among all; None: it names a cut.
         disk_bytes: Maximum size of the features on disk.
         threads: CPU threads; None takes what the model would be served with, and torch's own number.
         settings: How to train.
@@ -54,6 +55,7 @@ class Recipe:
     answer_tokens: int = 144
     sample_tokens: int = 512
     vocabulary: int = 8192
+    head_rank: int | None = None
     disk_bytes: int = 4 << 30
     threads: int | None = None
     settings: TrainSettings = field(default_factory=TrainSettings)
@@ -106,6 +108,7 @@ def _facts(recipe: Recipe, model_hash: str) -> Iterator[tuple[str, Any]]:
     yield "unseen", [_digest(path) for path in recipe.unseen]
     for name in ("kind", "answers", "answer_tokens", "sample_tokens", "vocabulary", "disk_bytes"):
         yield name, getattr(recipe, name)
+    yield "head_rank", recipe.head_rank
     yield "settings", asdict(recipe.settings)
 
 

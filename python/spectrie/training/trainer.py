@@ -16,9 +16,10 @@ from torch import nn
 from spectrie.printing.progress import Progress
 from spectrie.training.batches import Batch, batches, collate, shuffled
 from spectrie.training.checkpoint import load_state, save_state
-from spectrie.training.evaluation import HeldOut, evaluate
+from spectrie.training.evaluation import HeldOut, evaluate, found_share, second_moment
 from spectrie.training.features import FeatureCache
 from spectrie.training.kinds.base import Head
+from spectrie.training.low_rank import fit_low_rank
 from spectrie.training.settings import TrainSettings
 from spectrie.training.texts.samples import Sample
 
@@ -26,6 +27,8 @@ __all__ = ["Look", "Trainer"]
 
 _SAVE_EVERY_S = 20.0
 _FIRST_COPIED_RATE = 0.1
+_FITTED_STATES = 1 << 16
+"""What factors of low rank are fitted to: states of trained samples, at all levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,8 @@ class Trainer:
         vocabulary = self.head.vocabulary.tolist()
         facts = (self._cache.key, answers, self._looked, self.head.taps, vocabulary)
         digest.update(repr(facts).encode())
+        if self.head.common is not None:
+            digest.update(f"all beside {self.head.common.tolist()}".encode())
         for name, value in self.head.state_dict().items():
             digest.update(name.encode() + value.numpy().tobytes())
         return digest.hexdigest()
@@ -170,6 +175,24 @@ class Trainer:
         if self._best is not None:
             self.head.load_state_dict(self._best)
         return min((look.held_out for look in self.looks), key=self._loss_of)
+
+    def fit(self, head: torch.Tensor, rank: int) -> tuple[HeldOut, float]:
+        """Gives the trained head factors of low rank, fitted to its states of trained samples.
+
+        Args:
+            head: The target's, [vocabulary, hidden].
+            rank: Their rank.
+
+        Returns:
+            The results with them, and the share of the held-out answers' tokens that are among those found.
+        """
+        trained = (self._batch(group) for group in self._epoch(0))
+        with self._precision():
+            moment = second_moment(self.head, trained, _FITTED_STATES)
+        self.head.low_rank = found = fit_low_rank(head, moment, rank)
+        with self._precision():
+            result = evaluate(self.head, self._held_out())
+            return result, found_share(self.head, found, self._held_out())
 
     def advance(self, steps: int) -> float:
         """Does the next steps, without a checkpoint; returns the loss of the last."""
@@ -226,11 +249,8 @@ class Trainer:
         return rate * (0.5 + 0.5 * math.cos(math.pi * min(done, 1.0)))
 
     def _look(self) -> None:
-        lengths = [self._lengths[index] for index in self._looked]
-        groups = batches(lengths, self._settings.batch_tokens)
-        looked = (self._batch([self._looked[place] for place in group]) for group in groups)
         with self._precision():
-            found = evaluate(self.head, looked)
+            found = evaluate(self.head, self._held_out())
         best = min((self._loss_of(look.held_out) for look in self.looks), default=math.inf)
         if self._loss_of(found) < best:
             self._best = {name: value.clone() for name, value in self.head.state_dict().items()}
@@ -239,6 +259,11 @@ class Trainer:
             f"step {self.step} of {self.total_steps}: held-out loss {self._loss_of(found):.3f}, "
             f"right by level {found}"
         )
+
+    def _held_out(self) -> Iterator[Batch]:
+        lengths = [self._lengths[index] for index in self._looked]
+        groups = batches(lengths, self._settings.batch_tokens)
+        return (self._batch([self._looked[place] for place in group]) for group in groups)
 
     def _loss_of(self, held_out: HeldOut) -> float:
         return held_out.weighted(self._settings.level_weight)

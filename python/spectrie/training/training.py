@@ -22,6 +22,7 @@ from spectrie.training.evaluation import HeldOut
 from spectrie.training.export import export_head, samples_hash
 from spectrie.training.features import FeatureCache, Features, bytes_per_token
 from spectrie.training.kinds.registry import KINDS, Kind
+from spectrie.training.low_rank import CANDIDATES
 from spectrie.training.recipe import Recipe, claim
 from spectrie.training.target import Target
 from spectrie.training.texts.code_prompts import function_chats
@@ -83,6 +84,9 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
         )
     folder = resolve(recipe.model, report).folder
     target = Target(folder)
+    rank = recipe.head_rank
+    if rank is not None:
+        _check_rank(recipe.kind, rank, target.config.hidden_size)
     identity = model_hash(folder, Measurements(None))
     claim(recipe, identity)
     report = _logged(report, recipe.work / "train.log")
@@ -94,13 +98,19 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
     taps = kind.taps(target.config.num_layers)
     cache = _features(recipe, folder, samples, kind, target)
     whole = target.config.vocabulary_size
-    vocabulary = draft_vocabulary(trained, recipe.vocabulary if kind.is_cut else whole, whole)
+    common = draft_vocabulary(trained, recipe.vocabulary if kind.is_cut else whole, whole)
+    vocabulary = common if rank is None else torch.arange(whole)
     covered = coverage([samples[index] for index in held_out], vocabulary)
-    report(f"{len(vocabulary)} tokens can be named, {covered:.1%} of the held-out answers' tokens")
+    if rank is None:
+        report(
+            f"{len(vocabulary)} tokens can be named, {covered:.1%} of the held-out answers' tokens"
+        )
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.settings.seed)
     head = kind.make(target, taps, vocabulary, recipe.settings.levels)
+    if rank is not None:
+        head.common = common
     trainer = Trainer(
         head,
         samples,
@@ -110,6 +120,12 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
         checkpoint=recipe.work / "checkpoint.pt",
     )
     result = trainer.run(report)
+    if rank is not None:
+        result, covered = trainer.fit(target.head, rank)
+        report(
+            f"rank {rank} finds {min(CANDIDATES, whole)} of {whole} tokens, among them {covered:.1%} of the held-out "
+            "answers' tokens"
+        )
     provenance = {
         "kind": recipe.kind,
         "model_hash": identity,
@@ -124,6 +140,8 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
         "steps": trainer.step,
         "version": __version__,
     }
+    if rank is not None:
+        provenance["head_rank"] = rank
     size = export_head(head, recipe.output, dtype=torch.bfloat16, provenance=provenance)
     report(
         f"right on held-out answers, by level: {result} ({result.chain_length:.2f} tokens of a chain); "
@@ -132,6 +150,16 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
     unseen = [samples[index] for index in held_out]
     report_worth(recipe, folder, target.config.max_context, unseen, report)
     return TrainedHead(recipe.output, size, result, covered)
+
+
+def _check_rank(name: str, rank: int, hidden: int) -> None:
+    if not KINDS[name].is_cut:
+        raise ConfigError(
+            f"head-rank is {rank}, but a head of kind {name} names all tokens by the target's head; expected a kind "
+            f"of {', '.join(name for name, kind in KINDS.items() if kind.is_cut)}"
+        )
+    if not 1 <= rank <= hidden:
+        raise ConfigError(f"head-rank is {rank}, expected 1 to {hidden}, the width of its states")
 
 
 def _logged(report: Report, path: Path) -> Report:

@@ -56,18 +56,24 @@ class ChainHead(TargetHead, Layer):
         return self.guess(self.named_by(hidden))
 
     def losses(self, batch: Batch) -> list[torch.Tensor]:
+        weighed = self.weighed(batch)
         return [
-            self.loss(level, self.logits(hidden))
-            for level, hidden in zip(batch.levels, self.hidden_states(batch), strict=True)
+            weighed.loss(level, weighed.guess(states))
+            for level, states in zip(batch.levels, self.named_states(batch), strict=True)
         ]
 
     def judged(self, batch: Batch) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         losses, guesses = [], []
-        for level, hidden in zip(batch.levels, self.hidden_states(batch), strict=True):
-            logits = self.logits(hidden)
+        for level, states in zip(batch.levels, self.named_states(batch), strict=True):
+            logits = self.guess(states)
             losses.append(self.loss(level, logits))
+            if self.low_rank is not None:
+                logits = self.low_rank.kept(states, logits)
             guesses.append(self.vocabulary[logits.argmax(1)])
         return losses, guesses
+
+    def named_states(self, batch: Batch) -> Iterator[torch.Tensor]:
+        return map(self.named_by, self.hidden_states(batch))
 
     def layer_tensors(self, prefix: str) -> dict[str, torch.Tensor]:
         """The layer under the names that a decoder layer's have behind `prefix`."""

@@ -172,6 +172,10 @@ class Dflash(TargetHead):
             for whole, (level, states) in zip(batch.levels, self.asked(batch, blocks), strict=True)
         ]
 
+    def named_states(self, batch: Batch) -> Iterator[torch.Tensor]:
+        blocks = torch.arange(len(batch.levels[0].rows))
+        return (states for _, states in self.asked(batch, blocks))
+
     def judged(self, batch: Batch) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         losses, guesses = [], []
         tokens = batch.tokens.flatten()

@@ -75,7 +75,7 @@ class Eagle2(ChainHead):
             "fc.weight": self.fc.weight,
             "fc.bias": self.fc.bias,
             **self.layer_tensors("layers.0."),
-            **(self.cut() if self.is_cut else {}),
+            **(self.cut() if self.is_cut else self.factors()),
         }
         values = self.fields(architectures=["LlamaForCausalLMEagle"], bias=True)
         if self.is_cut:

@@ -94,7 +94,7 @@ class Eagle3(ChainHead):
             "midlayer.hidden_norm.weight": self.hidden_norm,
             "midlayer.input_layernorm.weight": self.input_layernorm,
             "norm.weight": self.norm,
-            **self.cut(),
+            **(self.factors() or self.cut()),
         }
         values = self.fields(
             architectures=["LlamaForCausalLMEagle3"],

@@ -91,7 +91,7 @@ class Mtp(ChainHead):
         own = {
             "input_proj.weight": self.input_proj.weight,
             **norms,
-            **(self.cut() if self.is_cut else {}),
+            **(self.cut() if self.is_cut else self.factors()),
         }
         tensors = {f"{_PREFIX}{name}": tensor for name, tensor in own.items()}
         values = self._values | {

@@ -27,7 +27,7 @@ class Kind:
         taps: Layers whose outputs it takes, of a model with so many.
         make: A head before training, of the target, the taps, its vocabulary and the levels it is trained for.
         final_norm: Whether it takes the output of the target's last norm, behind those layers.
-        is_cut: Whether its form can name some of the target's tokens only.
+        is_cut: Whether its form can name some of the target's tokens only, or find them by low rank.
         least_levels: Fewest levels that its form can have.
     """
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional
 
-from spectrie.training.batches import Level
+from spectrie.training.batches import Batch, Level
 from spectrie.training.kinds.base import Head
+from spectrie.training.kinds.weighed import Weighed
 from spectrie.training.target import Target
 
 __all__ = ["PRODUCTS", "Layer", "TargetHead", "linear", "norm_weight"]
@@ -75,8 +75,6 @@ class TargetHead(Head):
     """
 
     _embedding: torch.Tensor
-    _head: torch.Tensor
-    _places: torch.Tensor
     _cosines: torch.Tensor
     _sines: torch.Tensor
 
@@ -95,14 +93,11 @@ class TargetHead(Head):
         self._config = config = target.config
         self._rope = target.rope
         self.taps = tuple(taps)
-        places = torch.full((config.vocabulary_size,), -1, dtype=torch.int64)
-        places[vocabulary] = torch.arange(len(vocabulary))
+        self._weighed = Weighed.of(target.head, vocabulary)
         cosines, sines = config.rope.tables(config.max_context + ahead)
         for name, value in (
             ("vocabulary", vocabulary),
             ("_embedding", target.embedding),
-            ("_head", target.head[vocabulary]),
-            ("_places", places),
             ("_cosines", torch.from_numpy(cosines)),
             ("_sines", torch.from_numpy(sines)),
         ):
@@ -120,18 +115,18 @@ class TargetHead(Head):
 
     def guess(self, state: torch.Tensor) -> torch.Tensor:
         """Logits over the draft vocabulary by the target's LM head, float32."""
-        return functional.linear(state, self._head).float()
+        return self._weighed.guess(state)
 
     def loss(self, level: Level, logits: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy with the target's likeliest tokens, summed over the rows.
+        """Cross-entropy with the target's likeliest tokens that it can name, summed over the rows."""
+        return self._weighed.loss(level, logits)
 
-        Tokens outside the draft vocabulary do not count, so a row counts as much as the head could know.
-        """
-        places = self._places[level.top_ids]
-        known = places >= 0
-        shares = level.top_probabilities * known
-        named = logits.gather(1, places.clamp(min=0))
-        return (shares.sum(1) * logits.logsumexp(1)).sum() - (shares * named).sum()
+    def weighed(self, batch: Batch) -> Weighed:
+        """Rows of the LM head that a step of training weighs: all of the draft vocabulary, or what stands for it."""
+        if self.common is None:
+            return self._weighed
+        labels = batch.levels[0].top_ids.flatten()
+        return Weighed.drawn(self._weighed.head, torch.cat([self.common, labels]), batch.seed)
 
     def normed(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """Root mean square norm over the last dimension, float32."""
@@ -154,6 +149,13 @@ class TargetHead(Head):
         known = torch.zeros(self._config.vocabulary_size, dtype=torch.bool)
         known[self.vocabulary] = True
         return {"d2t": self.vocabulary - torch.arange(len(self.vocabulary)), "t2d": known}
+
+    def factors(self) -> dict[str, torch.Tensor]:
+        """The factors of low rank, if it has them: what they find is weighed by the target's head."""
+        found = self.low_rank
+        if found is None:
+            return {}
+        return {"low_rank.down.weight": found.down, "low_rank.basis.weight": found.basis}
 
     @property
     def is_cut(self) -> bool:
