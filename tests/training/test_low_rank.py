@@ -123,7 +123,7 @@ def test_all_own_tokens_leave_nothing_to_draw() -> None:
     assert torch.equal(some.loss(level, some.guess(states)), every.loss(level, every.guess(states)))
 
 
-@pytest.fixture(params=["eagle2", "eagle3", "mtp", pytest.param("peagle", marks=pytest.mark.deep)])
+@pytest.fixture(params=["eagle2", "eagle3", "mtp", "peagle"])
 def low(request: pytest.FixtureRequest, setting: Setting) -> Setting:
     """The tiny target with a kind of head that can be of low rank."""
     return Setting.of(setting.target.folder, request.param, rank=24)
