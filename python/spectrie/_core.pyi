@@ -220,8 +220,8 @@ class Plan:
         """Slots to copy to, [M]."""
     @property
     def request_feature(self) -> NDArray[np.int32]:
-        """Row of the feature store that the first row of each request follows; -1 where that is not known,
-        [Q]. Empty without a drafter."""
+        """Row of the feature store that the first row of each request follows; -1 where that is not known, -2 where
+        drafters keep nothing of the request's rows, [Q]. Empty without a drafter."""
     @property
     def feature_moves(self) -> NDArray[np.int32]:
         """Features to copy before the forward, from a row of the last forward to one of the store, [M, 2]."""

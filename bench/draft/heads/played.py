@@ -27,6 +27,7 @@ __all__ = ["Costs", "Played", "Text", "joined", "play", "texts_of", "whole_bigra
 
 _VOCABULARY = 49152
 _PAGES, _PAGE = 4096, 16
+_LEFT_OUT = -2
 _LEVELS = 5
 
 
@@ -41,7 +42,8 @@ class Costs:
         first_ms: A first level of each.
         later_ms: A later one.
         upkeep: What a drafter adds for 64 tokens of prompts and outputs, as a share of a forward of 64 rows: entries
-            of rows are computed 64 at a time, those of most rejected rows never. 63 took 1.1 % of a forward of 63 rows
+            of rows are computed 64 at a time, those of most rejected rows never, and none of requests that are left
+            out. 63 took 1.1 % of a forward of 63 rows
             on two cores of an EPYC, in float32 and bfloat16.
         question_ms: Asking one request for its drafts.
     """
@@ -266,13 +268,24 @@ def _serve(
         sampled, ids, probabilities = model.forward(plan)
         output = engine.commit_tokens(plan.plan_id, sampled, took, now, ids, probabilities)
         decoding = int(np.count_nonzero(plan.request_kind))
-        entries = int(plan.request_row_count[plan.request_kind == 0].sum()) + len(output.token_ids)
-        took += costs.entry() * entries * head
+        took += costs.entry() * _num_kept(plan, output) * head
         played.milliseconds += took + decoding * costs.question_ms
         if decoding:
             played.steps.append((tokens, levels))
             played.drafted += int(plan.request_row_count[plan.request_kind == 1].sum()) - decoding
         tokens += len(output.token_ids)
+
+
+def _num_kept(plan: _core.Plan, output: _core.StepOutput) -> int:
+    """Tokens of a step of which a drafter keeps entries: of prompts and outputs, but for requests that are left out."""
+    is_left_out = plan.request_feature == _LEFT_OUT
+    kept = np.zeros(len(plan.request_kind), np.bool_)
+    kept[: len(is_left_out)] = ~is_left_out
+    prompts = plan.request_row_count[(plan.request_kind == 0) & kept].sum()
+    left_out = set(plan.request_handle[~kept].tolist())
+    emitted = np.diff(output.token_indptr)
+    is_kept = np.array([handle not in left_out for handle in output.handles], np.bool_)
+    return int(prompts + emitted[is_kept].sum())
 
 
 def _engine(costs: Costs, at_a_time: int, speculation: str, *, head: bool) -> _core.Engine:

@@ -25,6 +25,7 @@ _HEADER += ["tokens/step without", "with"]
 _TEXTS = ("chat", "human_eval_chat", "human_eval_raw", "questions", "edits")
 _AT_A_TIME = (1, 8, 32)
 _ORDERS = 12
+_IN_A_ROW = 4
 
 
 def main() -> None:
@@ -57,10 +58,11 @@ def main() -> None:
         " serves, at fixed costs: no machine is measured. A forward of 1, 8 and 16 rows takes"
         f" {costs.forward(1)}, {costs.forward(8)} and {costs.forward(16)} ms, a first level of up to 8 rows"
         f" {costs.first_ms[0]} to {costs.first_ms[1]} ms, a later one {costs.later_ms[0]} to {costs.later_ms[1]}, and"
-        f" upkeep of 64 tokens of prompts and outputs {100 * costs.upkeep:g} % of a forward of 64 rows, asked or not."
+        f" upkeep of 64 tokens of prompts and outputs {100 * costs.upkeep:g} % of a forward of 64 rows, asked or not;"
+        " while the head sleeps, the outputs of all but eight at a time need none."
         " Nothing is learned from other answers.",
-        f"Means of {args.orders} orders of the texts, and the least and most without upkeep: side by side, the longest"
-        " answers decide how long a batch takes, so that one order alone says little.",
+        f"Means of engines that answer {args.orders} orders of the texts, {_IN_A_ROW} each, and the least and most without"
+        " upkeep: side by side, the longest answers decide how long a batch takes, so that one order alone says little.",
     ]
     report.write(
         "draft/head_priced" if args.split == "report" else f"draft/head_priced_{args.split}",
@@ -75,11 +77,13 @@ def main() -> None:
 
 
 def orders(texts: Sequence[Text], number: int) -> list[list[Text]]:
-    """So many orders of texts; the first is that of the trace."""
+    """So many orders of texts, the first that of the trace, up to four behind one another: so that there are enough
+    for 32 at a time, and an engine serves for some time."""
     several = [list(texts) for _ in range(number)]
     for seed, order in enumerate(several[1:], start=1):
         random.Random(seed).shuffle(order)
-    return several
+    chains = (several[first : first + _IN_A_ROW] for first in range(0, number, _IN_A_ROW))
+    return [[text for order in chain for text in order] for chain in chains]
 
 
 def _measure(

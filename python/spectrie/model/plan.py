@@ -77,7 +77,7 @@ class StepPlan:
 
     Attributes:
         request_feature: int32 [Q], row of the feature store with the feature before each request's first
-            row, -1 where it is not known; or empty.
+            row, -1 where it is not known, -2 where drafters keep nothing of the request's rows; or empty.
         feature_moves: int32 [M, 2], rows of the last forward and of the store they are copied to.
         feature_copies: int32 [M, 2], rows of the store, source and destination.
     """

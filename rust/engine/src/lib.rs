@@ -38,6 +38,6 @@ pub use output::{
     CalibrationBin, DrafterLoad, Finish, Load, NUM_BINS, NetGain, RequestOutput, RequestStats,
 };
 pub use plan::packing::{DeviceShape, PackedStep, TileRows};
-pub use plan::{DraftPlan, Plan, RowKind};
+pub use plan::{DraftPlan, LEFT_OUT, Plan, RowKind};
 pub use request::{Request, StopFinder};
 pub use speculation::DrafterInfo;

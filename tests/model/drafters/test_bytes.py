@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,24 @@ def test_a_prefix_hit_gives_the_bytes_of_a_cold_request(runner: Runner, length: 
     second.moves = first.moves
     feed(second, TOKENS[32:length], 8)
     assert same(draft_path(second, GUESSES, SCORED), expected)
+
+
+def test_rows_that_are_left_out_get_no_entry_and_change_none_of_others(runner: Runner) -> None:
+    ids = TOKENS[:61]
+    expected = cold(runner, ids)
+    poison(runner)
+    kept, left = Request(runner, range(10)), Request(runner, range(20, 30), seat=1)
+    for first in range(0, len(ids), 13):
+        chunk = ids[first : first + 13]
+        out = replace(left.chunk(chunk), request_feature=np.array([-2], np.int32))
+        runner.step(StepPlan.joined([kept.chunk(chunk), out]))
+        kept.commit(0, len(chunk))
+        left.commit(len(chunk), len(chunk))
+    assert same(draft_path(kept, GUESSES, SCORED), expected)
+    answers = draft_path(left, GUESSES, SCORED)
+    # What it should read was never written. A drafter without features does not heed this.
+    is_answered = [bool((answer.ids >= 0).all()) for answer in answers]
+    assert is_answered == [not reads_features(runner)] * len(GUESSES)
 
 
 def test_a_preempted_request_goes_on_with_the_bytes_of_one_that_was_not(runner: Runner) -> None:

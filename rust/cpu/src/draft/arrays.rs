@@ -13,7 +13,7 @@ pub struct FeatureMoves<'a> {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UpkeepArrays<'a> {
     /// Row of the store with the feature before each request's first row, `[Q]`; -1 = unknown, then that
-    /// row's entry is not written. Empty = unknown for all.
+    /// row's entry is not written; -2 = no row of the request gets one. Empty = unknown for all.
     pub request_feature: &'a [i32],
     /// Done before anything else.
     pub moves: FeatureMoves<'a>,

@@ -17,6 +17,9 @@ use crate::matmul::Linear;
 use crate::simd::Dtype;
 use crate::threads::Member;
 
+/// In place of a request's feature: none of its rows gets an entry.
+const LEFT_OUT: i32 = -2;
+
 /// Which rows of a forward get an entry, and what they continue.
 pub(crate) struct Upkeep<'a> {
     /// Rows with an entry.
@@ -65,6 +68,9 @@ impl<'a> Upkeep<'a> {
             let feature = feature_of(request, given, store_rows)?;
             for row in start..start + count {
                 upkeep.before.push(kept.len());
+                if given == LEFT_OUT {
+                    continue;
+                }
                 let origin = match links.parent(request, row - start) {
                     // There is no feature before the first token.
                     _ if step.batch.rows[row].position == 0 => None,
@@ -105,12 +111,12 @@ impl<'a> Upkeep<'a> {
 fn feature_of(request: usize, given: i32, store_rows: usize) -> Result<Option<Origin>, CpuError> {
     match usize::try_from(given) {
         Ok(row) if row < store_rows => Ok(Some(Origin::Store(row))),
-        Err(_) if given == -1 => Ok(None),
+        Err(_) if given == -1 || given == LEFT_OUT => Ok(None),
         _ => Err(CpuError::Entry {
             what: "request_feature",
             index: request,
             given: i64::from(given),
-            expected: format!("-1 or 0..{store_rows}"),
+            expected: format!("{LEFT_OUT}, -1 or 0..{store_rows}"),
         }),
     }
 }

@@ -143,7 +143,16 @@ impl Cache {
             table.num_drafted[keys.drafter()] = num_tokens;
         }
         let num_new = self.pages_for(num_tokens) - table.num_shared;
-        let copied = reuse::longest_beginning(&self.pool, table, reusable, running)
+        let last = table.pages.last().copied();
+        let follows = self
+            .features
+            .as_ref()
+            .is_some_and(|features| !last.is_some_and(|page| features.is_left_out(page)));
+        let features = self.features.as_ref().filter(|_| follows);
+        // What drafters lack entries of is of no use to them.
+        let running = running.filter(|one| !follows || one.table.seat.is_some());
+        let may_copy = |page: u32| !features.is_some_and(|features| features.is_left_out(page));
+        let copied = reuse::longest_beginning(&self.pool, table, reusable, running, may_copy)
             .filter(|&(page, _)| num_new + self.pool.num_idle_of(&[page]) <= self.num_available())
             // The last one is computed again where its feature is needed.
             .filter(|&(_, count)| count > usize::from(self.features.is_some()));
@@ -164,7 +173,7 @@ impl Cache {
             }
             table.kv_len += count - usize::from(self.features.is_some());
         }
-        if let Some(features) = &mut self.features {
+        if let Some(features) = self.features.as_mut().filter(|_| follows) {
             // A token whose keys were copied is computed again, and gives its feature.
             let page = table.pages[..table.num_shared].last();
             let page = page.copied().filter(|_| copied.is_none());
@@ -228,8 +237,9 @@ impl Cache {
     fn share_filled(&mut self, table: &mut PageTable, tokens: &[u32]) {
         let first = table.num_shared;
         let replaced = reuse::share_filled(&mut self.pool, table, tokens);
-        if let Some(features) = &mut self.features {
-            features.note_replaced(&replaced);
+        let features = self.features.as_mut();
+        if features.is_some_and(|features| features.note_replaced(&replaced)) {
+            self.leave_out(table);
         }
         let page_size = self.page_size();
         for keys in &mut self.draft_keys {
@@ -242,9 +252,7 @@ impl Cache {
     pub(crate) fn vacate(&mut self, owner: u64, table: &mut PageTable) {
         self.pool.shrink(&mut table.pages, 0);
         self.copies.retain(|copy| copy.owner != owner);
-        if let (Some(features), Some(seat)) = (&mut self.features, table.seat.take()) {
-            features.give_back(seat);
-        }
+        self.leave_out(table);
         table.kv_len = 0;
         table.num_shared = 0;
         table.num_drafted = [0; MAX_DRAFTERS];

@@ -3,6 +3,7 @@
 use super::cache::Cache;
 use super::features::{FeatureCopies, Features};
 use super::table::PageTable;
+use crate::plan::LEFT_OUT;
 
 impl Cache {
     /// Keeps features of up to so many running requests from now on, before any page was filled, or goes on to; `None`
@@ -14,12 +15,24 @@ impl Cache {
             max_running.map(|most| kept.unwrap_or_else(|| Features::new(num_pages, most)));
     }
 
-    /// The row of the store with the feature of a request's last token; −1 where it is not known, `None`
-    /// without a drafter.
+    /// The row of the store with the feature of a request's last token; −1 where it is not known, [`LEFT_OUT`] for
+    /// one that is left out, `None` without a drafter.
     pub(crate) fn feature_row(&self, table: &PageTable) -> Option<i32> {
         self.features.as_ref()?;
-        let row = table.seat.and_then(|seat| seat.row_after(table.kv_len));
-        Some(row.unwrap_or(-1))
+        let row = table.seat.map(|seat| seat.row_after(table.kv_len));
+        Some(row.map_or(LEFT_OUT, |row| row.unwrap_or(-1)))
+    }
+
+    /// Whether drafters that read features keep nothing of a running request's rows.
+    pub(crate) fn is_left_out(&self, table: &PageTable) -> bool {
+        self.features.is_some() && table.seat.is_none()
+    }
+
+    /// Has drafters that read features keep nothing of a running request's rows from now on.
+    pub(crate) fn leave_out(&mut self, table: &mut PageTable) {
+        if let (Some(features), Some(seat)) = (&mut self.features, table.seat.take()) {
+            features.give_back(seat);
+        }
     }
 
     /// Keeps the features of a request's tokens from the one at `first` on, which `rows` of the last
@@ -31,9 +44,12 @@ impl Cache {
         rows: impl Iterator<Item = usize>,
     ) {
         let page_size = self.page_size();
-        // Without a seat it has keys in the cache that a drafter has not.
-        if let (Some(features), Some(seat)) = (&mut self.features, &mut table.seat) {
-            features.keep(seat, &table.pages, page_size, (first..).zip(rows));
+        let Some(features) = &mut self.features else {
+            return;
+        };
+        match &mut table.seat {
+            Some(seat) => features.keep(seat, &table.pages, page_size, (first..).zip(rows)),
+            None => features.leave_out(&table.pages, page_size, first, rows.count()),
         }
     }
 

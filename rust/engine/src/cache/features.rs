@@ -4,6 +4,9 @@
 //! the token before its own. The runner keeps those of its last forward, and a store: a row for the last
 //! token of each full page, then one for the last token of each running request. This says what the
 //! runner copies there, and knows what is there.
+//!
+//! Requests may be left out: drafters then keep nothing of their rows from there on. One without a row of the store is.
+//! Who goes on from a page that such a request filled is left out too.
 
 /// The row of the store that holds the feature of a running request's last token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +48,8 @@ impl FeatureCopies {
 pub(crate) struct Features {
     /// Whether the row of each page holds the feature of its last token.
     known: Vec<bool>,
+    /// Whether drafters lack entries of its tokens.
+    left_out: Vec<bool>,
     /// Rows of requests that no request has.
     free: Vec<u32>,
     ordered: FeatureCopies,
@@ -58,6 +63,7 @@ impl Features {
         let (first, last) = (num_pages as u32, (num_pages + max_running) as u32);
         Self {
             known: vec![false; num_pages],
+            left_out: vec![false; num_pages],
             free: (first..last).rev().collect(),
             ordered: FeatureCopies::default(),
             unsure: Vec::new(),
@@ -65,10 +71,32 @@ impl Features {
     }
 
     /// How many of `pages`, the beginning of a text, a request may go on after: the feature of the last
-    /// of their tokens must be known.
+    /// of their tokens must be known, but for one that is left out by that.
     pub(super) fn num_usable(&self, pages: &[u32]) -> usize {
+        if pages.last().is_some_and(|&page| self.is_left_out(page)) {
+            return pages.len();
+        }
         let last = pages.iter().rposition(|&page| self.known[page as usize]);
         last.map_or(0, |index| index + 1)
+    }
+
+    /// Whether drafters lack entries of a full page's tokens.
+    pub(super) fn is_left_out(&self, page: u32) -> bool {
+        self.left_out[page as usize]
+    }
+
+    /// Notes that drafters keep nothing of so many tokens of a request from the one at `first` on.
+    pub(super) fn leave_out(
+        &mut self,
+        pages: &[u32],
+        page_size: usize,
+        first: usize,
+        num_tokens: usize,
+    ) {
+        for &page in &pages[first / page_size..(first + num_tokens) / page_size] {
+            self.known[page as usize] = false;
+            self.left_out[page as usize] = true;
+        }
     }
 
     /// Gives a request of `num_tokens` tokens in the cache a row, with the feature of the last one, which
@@ -105,6 +133,7 @@ impl Features {
                 let page = pages[index / page_size];
                 self.ordered.moves.push([row as i32, page as i32]);
                 self.known[page as usize] = true;
+                self.left_out[page as usize] = false;
             }
             last = Some((row, end));
         }
@@ -114,14 +143,18 @@ impl Features {
         }
     }
 
-    /// Notes pages that were replaced by others that hold the same.
-    pub(super) fn note_replaced(&mut self, replaced: &[(u32, u32)]) {
+    /// Notes pages that were replaced by others that hold the same; whether drafters lack entries of one.
+    pub(super) fn note_replaced(&mut self, replaced: &[(u32, u32)]) -> bool {
         for &(own, other) in replaced {
+            if self.is_left_out(other) {
+                return true;
+            }
             if self.known[own as usize] && !self.known[other as usize] {
                 self.ordered.copies.push([own as i32, other as i32]);
                 self.known[other as usize] = true;
             }
         }
+        false
     }
 
     /// Hands out what was ordered.

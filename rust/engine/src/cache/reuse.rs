@@ -54,17 +54,20 @@ pub(super) fn computing<'a>(
         .map(|one| one.key)
 }
 
-/// The page that begins with most of the tokens after the full pages of `table`, and with how many.
+/// The page that begins with most of the tokens after the full pages of `table`, and with how many; of those that no
+/// running request fills, one that `may_copy`.
 pub(super) fn longest_beginning<'a>(
     pool: &PagePool,
     table: &PageTable,
     reusable: &[u32],
     running: impl Iterator<Item = Resident<'a>>,
+    may_copy: impl Fn(u32) -> bool,
 ) -> Option<(u32, usize)> {
     let (size, count) = (pool.page_size(), table.num_shared);
     let next = page_after(reusable, count * size, size);
     let parent = table.pages.last();
     let kept = pool.find_beginning(&table.namespace, parent.copied(), next);
+    let kept = kept.filter(|&(page, _)| may_copy(page));
     let running = running.filter_map(|one| {
         let computed = one.tokens[..one.table.kv_len].get(count * size..)?;
         let length = if one.table.continues(&table.namespace, parent, count) {

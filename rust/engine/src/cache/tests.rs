@@ -165,3 +165,87 @@ fn drafts_get_what_is_left_and_give_it_back() {
     assert_eq!(cache.occupancy().idle, 0);
     assert_eq!(cache.scratch(9).len(), 2);
 }
+
+/// A cache that keeps features, and requests that compute their tokens there.
+fn with_features() -> Cache {
+    let mut cache = Cache::new(16, PAGE);
+    cache.keep_features(Some(4));
+    cache
+}
+
+impl User {
+    /// As [`User::compute`], with features where it is not left out.
+    fn compute_rows(&mut self, cache: &mut Cache) {
+        let (first, count) = (self.table.kv_len(), self.tokens.len() - self.table.kv_len());
+        self.table.advance(count);
+        cache.keep_rows(&mut self.table, first, 0..count);
+        cache.settle(self.key.arrival(), &mut self.table, &self.tokens, false);
+    }
+}
+
+#[test]
+fn who_goes_on_from_pages_of_one_that_was_left_out_takes_them_all_and_is_left_out() {
+    let mut cache = with_features();
+    let text: Vec<u32> = (1..=13).collect();
+    let mut first = User::new(0, &text[..5]);
+    first.enter(&mut cache, &[]);
+    first.compute_rows(&mut cache);
+    cache.leave_out(&mut first.table);
+    assert!(cache.is_left_out(&first.table));
+    first.tokens = text.clone();
+    assert!(cache.grow_for_token(&mut first.table));
+    cache.grow_for_drafts(&mut first.table, 7);
+    first.compute_rows(&mut cache);
+    // All three pages, the last two of which drafters lack.
+    let mut second = User::new(1, &text);
+    second.enter(&mut cache, &[&first]);
+    assert_eq!(second.table.kv_len(), 12);
+    assert!(cache.is_left_out(&second.table));
+    // Of the first page they have entries.
+    let mut third = User::new(2, &[1, 2, 3, 4, 99, 98]);
+    third.enter(&mut cache, &[&first, &second]);
+    assert_eq!(third.table.kv_len(), 4);
+    assert!(!cache.is_left_out(&third.table));
+    assert!(cache.feature_row(&third.table) >= Some(0));
+    check(&cache, &[&first, &second, &third]);
+}
+
+#[test]
+fn what_drafters_lack_is_not_copied_by_one_that_is_not_left_out() {
+    for is_left_out in [false, true] {
+        let mut cache = with_features();
+        let mut first = User::new(0, &[1, 2, 3, 4, 5, 6, 7]);
+        first.enter(&mut cache, &[]);
+        first.compute_rows(&mut cache);
+        if is_left_out {
+            cache.leave_out(&mut first.table);
+        }
+        let mut second = User::new(1, &[1, 2, 3, 4, 5, 6, 90, 91]);
+        second.enter(&mut cache, &[&first]);
+        // Two tokens are copied, and the last of them is computed again for its feature.
+        assert_eq!(second.table.kv_len(), if is_left_out { 4 } else { 5 });
+        assert!(!cache.is_left_out(&second.table));
+    }
+}
+
+#[test]
+fn one_whose_page_is_replaced_by_one_that_drafters_lack_is_left_out() {
+    for is_left_out in [false, true] {
+        let mut cache = with_features();
+        let text: Vec<u32> = (1..=9).collect();
+        let mut users = [0, 1].map(|arrival| User::new(arrival, &text));
+        for user in &mut users {
+            user.enter(&mut cache, &[]);
+        }
+        if is_left_out {
+            cache.leave_out(&mut users[0].table);
+        }
+        for user in &mut users {
+            user.compute_rows(&mut cache);
+        }
+        let [first, second] = users;
+        assert_eq!(first.table.pages()[..2], second.table.pages()[..2]);
+        assert_eq!(cache.is_left_out(&second.table), is_left_out);
+        check(&cache, &[&first, &second]);
+    }
+}

@@ -1,5 +1,7 @@
 //! The drafters, and their levels before a plan.
 
+use spectrie_types::SpeculationMode;
+
 use super::composition::{Prepared, candidates};
 use super::scheduler::Scheduler;
 use crate::cache::Planned;
@@ -38,6 +40,27 @@ impl Scheduler {
         self.cache.keep_features(reads.then_some(max_running));
         let making = self.speculator.drafters_reading(false);
         self.cache.keep_draft_keys(&making);
+    }
+
+    /// Has drafters that sleep keep nothing of the rows of most requests that decode: what they add to each row is lost
+    /// where they are not asked. The first ones are kept, which show when they should wake, and those of fixed modes.
+    pub(super) fn leave_out_some(&mut self) {
+        let Some(most) = self.speculator.most_followed() else {
+            return;
+        };
+        let decoding = self.running.values_mut().filter(|one| one.decoding);
+        let is_chosen = |mode| mode == SpeculationMode::Auto;
+        let chosen = decoding.filter(|one| !one.is_guest && is_chosen(one.drafting.mode()));
+        let cache = &mut self.cache;
+        let mut followed = 0;
+        for sequence in chosen {
+            if !cache.is_left_out(&sequence.table) {
+                followed += 1;
+                if followed > most {
+                    cache.leave_out(&mut sequence.table);
+                }
+            }
+        }
     }
 
     /// The next level that a drafter is asked before the plan; `None` when there is none, or none that is
@@ -172,12 +195,14 @@ impl Scheduler {
     fn reach(&self, drafter: usize, key: RequestKey) -> Reach {
         // Guests send no drafts.
         let sequence = self.running.get(&key).filter(|one| !one.is_guest);
+        let is_left_out = sequence.is_some_and(|one| self.cache.is_left_out(&one.table));
         let first = sequence.map(|one| {
             let namespace = one.table.namespace();
             self.speculator.first_drafter_for(namespace)
         });
         Reach {
             may_ask: self.feature(drafter, key).is_some(),
+            is_left_out: is_left_out && self.speculator.reads_features(drafter),
             num_missing: sequence.map_or(0, |one| self.cache.num_undrafted(drafter, &one.table)),
             is_first: first == Some(Some(drafter)),
         }

@@ -159,6 +159,7 @@ impl Scheduler {
             self.cache
                 .settle(owner, &mut one.table, &one.tokens, one.decoding);
         }
+        self.leave_out_some();
         let (running, cache) = (&mut self.running, &mut self.cache);
         let (decoding, preempted) = self.admission.secure_decoding(running, cache, now_s);
         let awaited = if preempted {

@@ -106,7 +106,7 @@ fn while_drafts_rest_it_never_loses_and_wakes_within_80_steps_in_the_median() {
 #[test]
 fn one_of_eight_at_a_time_is_too_little_to_end_the_rest_of_all() {
     let (_, alone, _) = resting(1..=8, 0.5);
-    assert!(alone > 0.97, "{alone}");
+    assert!(alone > 0.96, "{alone}");
 }
 
 #[test]

@@ -26,6 +26,9 @@ __all__ = ["EntryKeeper", "FeaturePlan"]
 
 Int32 = NDArray[np.int32]
 
+_LEFT_OUT = -2
+"""In place of a request's feature: none of its rows gets an entry."""
+
 
 class FeaturePlan(PlanArrays, Protocol):
     """A step beside a drafter that reads features; see `StepPlan`."""
@@ -95,10 +98,10 @@ class EntryKeeper:
         given = plan.request_feature
         if len(given) not in (0, len(starts)):
             raise ValueError(f"request_feature has {len(given)} elements, expected {len(starts)}")
-        wrong = (given < -1) | (given >= store)
+        wrong = (given < _LEFT_OUT) | (given >= store)
         if wrong.any():
             index = int(np.argmax(wrong))
-            refuse("request_feature", index, given[index], f"-1 or 0..{store}")
+            refuse("request_feature", index, given[index], f"{_LEFT_OUT}, -1 or 0..{store}")
         moves = check_pairs("feature_moves", plan.feature_moves, self.num_rows, store)
         copies = check_pairs("feature_copies", plan.feature_copies, store, store)
         rows = len(plan.row_token)
@@ -108,7 +111,8 @@ class EntryKeeper:
         before = given[owner] if len(given) else np.full(rows, -1)
         origins = np.where(parent >= 0, store + starts[owner] + parent, before)
         # There is no feature before the first token.
-        origins = np.where(plan.row_position == 0, -1, origins).astype(np.int32)
+        origins = np.where((plan.row_position == 0) | (before == _LEFT_OUT), -1, origins)
+        origins = origins.astype(np.int32)
         slots = np.where(origins >= 0, plan.row_slot, -1).astype(np.int32)
         first = moves + np.array([store, 0], np.int32)
         arrays = [origins, slots, np.concatenate([first, copies])]

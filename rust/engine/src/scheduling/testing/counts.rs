@@ -13,6 +13,7 @@ pub(super) struct Counts {
     pub(super) made_up: u64,
     pub(super) made_up_behind_others: u64,
     pub(super) made_up_unasked: u64,
+    pub(super) rows_left_out: u64,
     pub(super) features_kept: u64,
     /// Levels, and those behind a first one.
     pub(super) levels: u64,
@@ -43,6 +44,7 @@ impl Counts {
         self.made_up += other.made_up;
         self.made_up_behind_others += other.made_up_behind_others;
         self.made_up_unasked += other.made_up_unasked;
+        self.rows_left_out += other.rows_left_out;
         self.features_kept += other.features_kept;
         self.levels += other.levels;
         self.deep_levels += other.deep_levels;

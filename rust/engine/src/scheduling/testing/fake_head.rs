@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use spectrie_types::seed::splitmix;
 
 use super::model::PAGE_SIZE;
-use crate::plan::{DraftPlan, Plan};
+use crate::plan::{DraftPlan, LEFT_OUT, Plan};
 use crate::scheduling::Scheduler;
 use crate::speculation::DrafterInfo;
 
@@ -36,6 +36,8 @@ pub(super) struct FakeHead {
     pub(super) num_made_up: u64,
     pub(super) num_unasked: u64,
     pub(super) num_shared: u64,
+    /// Rows of requests that are left out.
+    pub(super) num_left_out: u64,
 }
 
 fn after(text: u64, token: i32) -> u64 {
@@ -66,6 +68,7 @@ impl FakeHead {
             num_made_up: 0,
             num_unasked: 0,
             num_shared: 0,
+            num_left_out: 0,
         }
     }
 
@@ -191,6 +194,12 @@ impl FakeHead {
                 assert!(self.others_read || plan.request_feature.is_empty());
                 continue;
             }
+            if plan.request_feature[request] == LEFT_OUT {
+                self.num_left_out += 1;
+                self.keys[own] = POISON - 1;
+                features.push(text);
+                continue;
+            }
             let given = match (plan.row_parent[row], plan.request_feature[request]) {
                 (-1, -1) => None,
                 (-1, known) => Some(self.store[known as usize]),
@@ -206,6 +215,9 @@ impl FakeHead {
             features.push(text);
         }
         for request in 0..plan.num_requests() * usize::from(self.info.needs_features) {
+            if plan.request_feature[request] == LEFT_OUT {
+                continue;
+            }
             for index in 1..plan.request_kv_len[request] {
                 let slot = slot(plan, request, index as usize);
                 assert_eq!(

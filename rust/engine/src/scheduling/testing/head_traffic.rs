@@ -95,6 +95,7 @@ fn check(num_steps: u64) {
         "{all:?}"
     );
     assert!(is_many(all.refused_answers, 200), "{all:?}");
+    assert!(is_many(all.rows_left_out, 20), "{all:?}");
     assert!(
         is_many(all.heads_given_up, 10_000) && all.features_kept > 0,
         "{all:?}"

@@ -106,6 +106,7 @@ impl Traffic {
         self.counts.rows_again += head.num_recomputed;
         self.counts.made_up += head.num_made_up;
         self.counts.made_up_behind_others += head.num_shared;
+        self.counts.rows_left_out += head.num_left_out;
         self.counts.made_up_unasked += head.num_unasked;
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct Heads {
     /// What the levels after a first one bring.
     later: LaterLevels,
     promise: Promise,
+    /// Requests of the step in the making for each that may be asked: others are left out while it sleeps.
+    each_for: f64,
     /// Tells its steps held out from those of other drafters.
     salt: u64,
     is_given_up: bool,
@@ -74,6 +76,7 @@ impl Heads {
             tries_all: false,
             later: LaterLevels::default(),
             promise: Promise::default(),
+            each_for: 1.0,
             salt: HOLDOUT_SALT ^ ((number as u64) << 32),
             is_given_up: false,
             levels_asked: 0,
@@ -130,6 +133,11 @@ impl Heads {
         !self.is_held_out
     }
 
+    /// Takes how many of the step's requests each that may be asked stands for.
+    pub(in crate::speculation) fn set_each_for(&mut self, num_requests: usize, num_asking: usize) {
+        self.each_for = num_requests.max(1) as f64 / num_asking.max(1) as f64;
+    }
+
     /// Which of `num` that may be asked it is tried on in this step, though nobody may have anything else to
     /// offer. Where it `is_for_all` and others do not rest, that is each: a few rows of one level cost little more than
     /// one row. One that would have to make up keys of all first is tried on one.
@@ -178,7 +186,12 @@ impl Heads {
             f64::from(wish.inquiry.gain) * ms_per_token
         });
         if level == 1 {
-            self.promise.note(earned_ms, self.step_ms);
+            let promised_ms = if self.each_for > 1.0 {
+                self.of_all_ms(&wishes, most, ms_per_token)
+            } else {
+                earned_ms
+            };
+            self.promise.note(promised_ms, self.step_ms);
             if self.promise.is_small() {
                 best = 0;
             }
@@ -195,6 +208,25 @@ impl Heads {
         self.probing.note_asked();
         wishes.truncate(best);
         Some(self.part(wishes, Why::Pays))
+    }
+
+    /// What a first level would earn above its price if those that are left out were asked too, as the others are; the
+    /// best wishes come first.
+    fn of_all_ms(&self, wishes: &[Wish], most: usize, ms_per_token: f64) -> f64 {
+        let (mut profit, mut sum) = (0.0f64, 0.0);
+        for (index, wish) in wishes.iter().enumerate() {
+            sum += f64::from(wish.inquiry.gain) * ms_per_token;
+            let rows = (self.each_for * (index + 1) as f64).round() as usize;
+            let share = rows.min(most) as f64 / rows.max(1) as f64;
+            let price_ms = self.price_ms(1, rows.min(most));
+            profit = profit.max(self.each_for * share * sum - price_ms);
+        }
+        profit
+    }
+
+    /// Whether it has been asked for no answer's sake for a while.
+    pub(in crate::speculation) fn sleeps(&self) -> bool {
+        self.promise.is_small_lastingly()
     }
 
     /// Milliseconds that a turn which begins with these wishes should earn above its price; none where its first
@@ -297,8 +329,9 @@ impl Heads {
         ms_per_token: f64,
     ) -> Option<Vec<Wish>> {
         let left = |wish: &Wish| wish.inquiry.left();
+        // Those that are left out would be asked beside them.
         let (most_paying, _) = self.best(1, &mut wishes, most, |wish| {
-            f64::from(left(wish)) * ms_per_token
+            f64::from(left(wish)) * ms_per_token * self.each_for
         });
         let could_pay = most_paying > 0;
         wishes.retain(|wish| could_pay && left(wish) >= LEAST_LEFT);

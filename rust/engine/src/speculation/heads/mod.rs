@@ -21,6 +21,7 @@ mod wish;
 
 pub(super) use chosen::{Chosen, Why};
 pub(super) use drafters::Drafters;
+pub(super) use heads::Heads;
 pub use info::DrafterInfo;
 pub(crate) use levels::LevelRow;
 pub(super) use levels::{LevelRows, Levels, likeliest};

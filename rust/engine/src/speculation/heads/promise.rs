@@ -10,11 +10,16 @@ const LEAST_STEPS: f64 = 32.0;
 /// came to nothing on the texts of tuning, and what was more was kept.
 const LEAST_SHARE: f64 = 0.03;
 
+/// Steps in a row in which it was small before that is expected to last.
+const LASTING_STEPS: u64 = 64;
+
 /// Owns the running mean of what first levels promise above their price, as a share of a step without drafts.
 #[derive(Debug, Default)]
 pub(super) struct Promise {
     mean: f64,
     num_steps: f64,
+    /// In which it was small, up to the last one.
+    num_small: u64,
 }
 
 impl Promise {
@@ -24,12 +29,19 @@ impl Promise {
             self.num_steps += 1.0;
             let rate = LEARNING_RATE.max(1.0 / self.num_steps);
             self.mean += rate * (earned_ms / step_ms - self.mean);
+            let is_small = self.is_small();
+            self.num_small = if is_small { self.num_small + 1 } else { 0 };
         }
     }
 
     /// Whether the drafter is asked for no answer's sake now.
     pub(super) fn is_small(&self) -> bool {
         self.num_steps >= LEAST_STEPS && self.mean < LEAST_SHARE
+    }
+
+    /// Whether it has been small for a while: what is given up now is not missed soon.
+    pub(super) fn is_small_lastingly(&self) -> bool {
+        self.num_small >= LASTING_STEPS
     }
 }
 
@@ -54,6 +66,17 @@ mod tests {
         assert_eq!(steps_until(&mut promise, true, 0.8), None);
         let steps = steps_until(&mut promise, true, 0.1).unwrap_or_default();
         assert!((32..128).contains(&steps), "{steps}");
+    }
+
+    #[test]
+    fn it_lasts_after_64_steps_in_a_row() {
+        let mut promise = Promise::default();
+        for step in 1..200 {
+            promise.note(0.0, 10.0);
+            assert_eq!(promise.is_small_lastingly(), step >= 32 + 63, "{step}");
+        }
+        steps_until(&mut promise, false, 2.0);
+        assert!(!promise.is_small_lastingly());
     }
 
     #[test]

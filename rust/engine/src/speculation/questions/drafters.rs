@@ -1,8 +1,11 @@
 //! What others ask of the drafters that the runner calls.
 
-use super::super::heads::DrafterInfo;
+use super::super::heads::{DrafterInfo, Heads};
 use super::super::speculator::Speculator;
 use crate::error::EngineError;
+
+/// Requests whose rows drafters keep while they sleep: as many as one level answers in hardly more time than one.
+const MOST_FOLLOWED: usize = 4;
 
 impl Speculator {
     /// Whether there is a drafter that the runner calls.
@@ -34,6 +37,14 @@ impl Speculator {
     /// Those that read the model's features, or those that do not.
     pub(crate) fn drafters_reading(&self, features: bool) -> Vec<usize> {
         self.drafters.reading(features)
+    }
+
+    /// How many requests drafters that read features keep the rows of, of those that decode side by side; `None` where
+    /// they keep those of all: one of them is asked.
+    pub(crate) fn most_followed(&self) -> Option<usize> {
+        let reading = self.drafters.reading(true);
+        let sleeps = |&number: &usize| self.drafters.get(number).is_some_and(Heads::sleeps);
+        (!reading.is_empty() && reading.iter().all(sleeps)).then_some(MOST_FOLLOWED)
     }
 
     /// Prices what the drafter that was added last adds to every forward.

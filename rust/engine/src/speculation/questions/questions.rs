@@ -78,13 +78,16 @@ impl Speculator {
             if heads.begin_step(step, every, step_ms) {
                 open.push(drafter);
             }
-            if tried.is_some() {
-                continue;
-            }
             let some = candidates.iter().zip(&reaches[drafter]).enumerate();
             let some = some.filter(|(_, (one, reach))| reach.may_ask && !one.is_fixed());
             let some: Vec<usize> = some.map(|(index, _)| index).collect();
-            let is_for_all = is_alone && some.len() == num_chosen;
+            let left_out = reaches[drafter].iter().filter(|reach| reach.is_left_out);
+            let num_meant = some.len() + left_out.count();
+            let is_for_all = is_alone && num_meant == num_chosen;
+            heads.set_each_for(num_meant, some.len());
+            if tried.is_some() {
+                continue;
+            }
             tried = heads
                 .probed(some.len(), is_for_all, all_rest)
                 .map(|probed| match probed {

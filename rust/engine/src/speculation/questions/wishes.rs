@@ -8,6 +8,8 @@ use super::super::step::Candidate;
 pub(crate) struct Reach {
     /// Whether it may be asked.
     pub(crate) may_ask: bool,
+    /// Whether it may not because the drafter keeps nothing of its rows.
+    pub(crate) is_left_out: bool,
     /// Committed tokens that the drafter is to make keys of first.
     pub(crate) num_missing: usize,
     /// Whether it is asked where a request asks one whatever it costs: the first drafter that is for it.
