@@ -10,6 +10,7 @@ from __future__ import annotations
 from spectrie_kernels.attention.arrays import AttentionArrays, WorkArrays
 from spectrie_kernels.attention.key_order import KeyOrder
 from spectrie_kernels.attention.layout import AttentionLayout
+from spectrie_kernels.attention.roots import ROOT_WORDS, RootPlaces, RootRows, RootSections
 from spectrie_kernels.attention.rows import MAX_TREE_ROWS, AttentionRows, DraftRows
 from spectrie_kernels.attention.tiles import AttentionTiles
 from spectrie_kernels.backend import has_triton
@@ -49,6 +50,7 @@ from spectrie_kernels.calls.products import (
     linear_sums_shape,
     linear_workspace,
 )
+from spectrie_kernels.calls.roots import draft_roots, root_work
 from spectrie_kernels.calls.unpack import take_drawn, unpack
 from spectrie_kernels.draw_rows import DrawRows, has_device_form
 from spectrie_kernels.experts.weight import ExpertWeight
@@ -63,6 +65,7 @@ __all__ = [
     "BANNED",
     "MAX_TREE_ROWS",
     "NO_LOGIT",
+    "ROOT_WORDS",
     "TOP_K",
     "AttentionArrays",
     "AttentionLayout",
@@ -76,6 +79,9 @@ __all__ = [
     "LinearTiles",
     "LinearWeight",
     "PartialSums",
+    "RootPlaces",
+    "RootRows",
+    "RootSections",
     "StepArray",
     "StepArrays",
     "SumOrder",
@@ -85,6 +91,7 @@ __all__ = [
     "add_rank_sums",
     "choose_experts",
     "compact_slots",
+    "draft_roots",
     "draw",
     "draw_workspace",
     "embed",
@@ -102,6 +109,7 @@ __all__ = [
     "linear_workspace",
     "move_rows",
     "move_slots",
+    "root_work",
     "rotate_write",
     "row_argmax",
     "row_argmax_workspace",

@@ -64,7 +64,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     ),
     "kernels/spectrie_kernels/attention": (
         "__init__",
-        "key_order rows tiles",
+        "key_order roots rows tiles",
         "work",
         "layout",
         "arrays",

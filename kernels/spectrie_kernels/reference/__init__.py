@@ -1,7 +1,7 @@
 """The kernels in plain torch: the reference for the Triton kernels, and the form that runs on a CPU."""
 
 from spectrie_kernels.reference.add_norm import add_norm
-from spectrie_kernels.reference.attention_of_items import attention_of_items
+from spectrie_kernels.reference.attention_of_items import attention_of_items, root_work
 from spectrie_kernels.reference.draw import draw
 from spectrie_kernels.reference.experts import (
     add_experts,
@@ -18,7 +18,7 @@ from spectrie_kernels.reference.row_argmax import row_argmax
 from spectrie_kernels.reference.top_k import top_k
 from spectrie_kernels.reference.tree_attention import tree_attention
 from spectrie_kernels.reference.unpack import take_drawn, unpack
-from spectrie_kernels.reference.verify_greedy import verify_greedy
+from spectrie_kernels.reference.verify_greedy import draft_roots, verify_greedy
 
 __all__ = [
     "add_experts",
@@ -27,6 +27,7 @@ __all__ = [
     "attention_of_items",
     "choose_experts",
     "compact_slots",
+    "draft_roots",
     "draw",
     "expert_linear",
     "finished",
@@ -38,6 +39,7 @@ __all__ = [
     "linear_sums",
     "move_rows",
     "move_slots",
+    "root_work",
     "rotate_write",
     "row_argmax",
     "take_drawn",

@@ -1,12 +1,14 @@
-"""Attention of a captured step in plain torch: each row's keys read from the items of its work."""
+"""Attention of a captured step in plain torch: each row's keys read from the items of its work; and those of roots."""
 
 from __future__ import annotations
 
 import torch
 
-from spectrie_kernels.attention.arrays import AttentionArrays
+from spectrie_kernels.attention.arrays import AttentionArrays, WorkArrays
+from spectrie_kernels.attention.key_order import UNIT, KeyOrder
+from spectrie_kernels.attention.roots import RootRows
 
-__all__ = ["attention_of_items"]
+__all__ = ["attention_of_items", "root_work"]
 
 
 def attention_of_items(
@@ -54,3 +56,30 @@ def _seen(
 def _slots(layout: AttentionArrays, page: int, keys: torch.Tensor) -> torch.Tensor:
     size = layout.page_size
     return layout.page_ids[page + keys // size].long() * size + keys % size
+
+
+def root_work(rows: RootRows, count: torch.Tensor, order: KeyOrder, work: WorkArrays) -> None:
+    """See `spectrie_kernels.root_work`."""
+    number = int(count[0])
+    positions, pages = rows.positions[:number].tolist(), rows.pages[:number].tolist()
+    spans = order.spans(rows.positions[:number].numpy())
+    items = work.part_items.view(-1, order.most_splits + 1, 8)
+    for row, (position, page) in enumerate(zip(positions, pages, strict=True)):
+        begin, end, split = (int(one[row]) for one in (spans.begin, spans.end, spans.split))
+        unit, first, splits = (
+            position // UNIT * UNIT,
+            int(spans.first_split[row]),
+            int(spans.splits[row]),
+        )
+        for part in range(order.most_splits):
+            item = [1, row, 0, 0, page, 0, 0, 0]
+            if part < splits:
+                keys = (first + part) * split
+                behind = min(keys + split, end)
+                slot = (1 + part) * number + row
+                item = [1, row, max(keys, begin), behind, page, slot, unit, unit + UNIT]
+            items[row, part] = torch.tensor(item)
+        items[row, -1] = torch.tensor([0, row, end, position + 1, page, row, position, row])
+        work.combined[row] = torch.tensor([row, number + row, splits, 0])
+    parts = number * (order.most_splits + 1)
+    work.counts.copy_(torch.tensor([parts, number, 0], dtype=torch.int32))

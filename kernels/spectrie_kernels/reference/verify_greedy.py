@@ -1,10 +1,12 @@
-"""Greedy tree verification in plain Python over torch tensors."""
+"""Walks along chosen tokens in plain Python over torch tensors."""
 
 from __future__ import annotations
 
 import torch
 
-__all__ = ["verify_greedy"]
+from spectrie_kernels.attention.roots import RootPlaces, RootRows, RootSections
+
+__all__ = ["draft_roots", "verify_greedy"]
 
 MAX_ROWS = 64
 
@@ -40,3 +42,52 @@ def verify_greedy(
         counts[request] = length
     device = argmax.device
     return counts.to(device), path_rows.to(device), emitted.to(device)
+
+
+def draft_roots(
+    packed: torch.Tensor,
+    sections: RootSections,
+    walks: torch.Tensor,
+    count: torch.Tensor,
+    drawn: torch.Tensor,
+    places: RootPlaces,
+    rows: RootRows,
+) -> None:
+    """See `spectrie_kernels.draft_roots`."""
+
+    def section(number: int) -> int:
+        return int(packed[2 * number])
+
+    rows.tokens.fill_(-1)
+    rows.positions.zero_()
+    rows.slots.fill_(-1)
+    rows.origins.fill_(-1)
+    rows.places.fill_(places.dump)
+    rows.pages.zero_()
+    rows.found[:, :3] = -1
+    rows.found[:, 3] = 0
+    for index, walk in enumerate(walks[: int(count[0])].tolist()):
+        first, num_rows, sample, base, page = walk
+        tokens, parents = (
+            packed[section(one) + first :][:num_rows].tolist()
+            for one in (sections.tokens, sections.parents)
+        )
+        choices = drawn[sample : sample + num_rows].tolist()
+        node, depth = 0, 1
+        while True:
+            below = range(node + 1, num_rows)
+            children = (c for c in below if parents[c] == node and tokens[c] == choices[node])
+            child = next(children, None)
+            if child is None:
+                break
+            node, depth = child, depth + 1
+        token, position = choices[node], base + depth
+        if token < 0 or position >= places.max_context:
+            continue
+        rows.tokens[index] = token if token < places.embedded else -1
+        rows.positions[index] = position
+        rows.slots[index] = places.first_slot + index
+        rows.origins[index] = places.first_feature + first + node
+        rows.places[index] = places.first_state + index
+        rows.pages[index] = section(sections.pages) + page
+        rows.found[index, :3] = torch.tensor([token, position, first + node])

@@ -71,3 +71,23 @@ def last_of_greatest(score, ids):
 def greatest_key_again(key, WIDTH: tl.constexpr):
     """The greatest key at every place."""
     return tl.zeros((WIDTH,), tl.int64) + tl.max(key, axis=0)
+
+
+@triton.jit
+def any_child(choices, tokens, parents, count, MAX_ROWS: tl.constexpr):
+    """Goes on to the first child, whatever was drawn."""
+    rows = tl.arange(0, MAX_ROWS)
+    is_row = rows < count
+    choice = tl.load(choices + rows, mask=is_row, other=-1)
+    parent = tl.load(parents + rows, mask=is_row, other=-2)
+    node = count * 0
+    chosen = node - 1
+    passed = node
+    following = node
+    while following < count:
+        node = following
+        chosen = tl.sum(tl.where(rows == node, choice, 0), axis=0)
+        child = is_row & (rows > node) & (parent == node)
+        following = tl.min(tl.where(child, rows, MAX_ROWS), axis=0)
+        passed += 1
+    return node, chosen, passed

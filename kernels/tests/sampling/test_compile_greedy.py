@@ -18,6 +18,8 @@ EXPECTED = {
     "_row_top_k_kernel",
     "_token_logits_kernel",
     "_verify_greedy_kernel",
+    "_draft_roots_kernel",
+    "_root_work_kernel",
 }
 
 
@@ -34,18 +36,39 @@ def test_every_kernel_compiles_without_spills(tmp_path: Path) -> None:
 
 def main() -> None:
     """Compiles and prints the kernels."""
-    from spectrie_kernels import TOP_K
+    from spectrie_kernels import TOP_K, KeyOrder, RootPlaces, RootSections
     from spectrie_kernels.calls.greedy import CHUNK_TOKENS
-    from spectrie_kernels.device.sampling import row_argmax, token_logits, top_k, verify_greedy
+    from spectrie_kernels.device.sampling import (
+        draft_roots,
+        row_argmax,
+        token_logits,
+        top_k,
+        verify_greedy,
+    )
 
     walk = ("argmax", "row_token", "row_parent", "counts", "path_rows", "emitted", "output")
     types = dict.fromkeys((*walk, "request_row_start", "request_row_count", "ids", "rows"), "*i32")
     types |= dict.fromkeys(("logits", "totals", "probabilities"), "*fp32") | {"keys": "*i64"}
     types |= {"x": "*bf16", "weight": "*bf16", "tokens": "*i32"}
+    roots = (
+        "packed",
+        "walks",
+        "count",
+        "drawn",
+        "positions",
+        "slots",
+        "origins",
+        "places",
+        "pages",
+    )
+    types |= dict.fromkeys((*roots, "found", "part_items", "combined"), "*i32")
     row = {"VOCABULARY": VOCABULARY, "CHUNK": CHUNK_TOKENS}
     chunks = -(-VOCABULARY // CHUNK_TOKENS)
     block = 1 << (chunks - 1).bit_length()
     of_row = {"CHUNKS": chunks, "BLOCK_CHUNKS": block, "HAS_ROWS": True}
+    places = RootPlaces(1 << 14, 1 << 20, 512, 640, 1 << 17, VOCABULARY)
+    walks, one_warp = draft_roots.compiled_form(RootSections(0, 26, 6), places)
+    work, _ = draft_roots.work_form(KeyOrder.of(8, 4096))
     forms: list[tuple[Any, dict[str, int]]] = [
         (row_argmax._chunk_argmax_kernel, row),
         (row_argmax._row_argmax_kernel, {"CHUNKS": chunks, "BLOCK": block}),
@@ -56,9 +79,12 @@ def main() -> None:
         *((top_k._row_top_k_kernel, of_row | {"WIDTH": width}) for width in (TOP_K, _CANDIDATES)),
         (token_logits._token_logits_kernel, {"FEATURES": 4096, "BLOCK": token_logits.BLOCK}),
         (verify_greedy._verify_greedy_kernel, {"MAX_ROWS": verify_greedy.MAX_ROWS}),
+        (draft_roots._draft_roots_kernel, walks),
+        (draft_roots._root_work_kernel, work),
     ]
     options = row_argmax.COMPILED | top_k.COMPILED
     options["_token_logits_kernel"] = token_logits.COMPILED
+    options |= dict.fromkeys(("_draft_roots_kernel", "_root_work_kernel"), one_warp)
     for capability in CAPABILITIES:
         for kernel, constants in forms:
             name = kernel.__name__
