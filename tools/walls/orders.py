@@ -41,8 +41,9 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "layers memory",
         "naming",
         "words",
-        "entries kinds level",
-        "fill keeper levels",
+        "entries kinds",
+        "levels",
+        "fill keeper",
         "drafts",
     ),
     "python/spectrie/training": (

@@ -15,7 +15,7 @@ from spectrie.errors import ConfigError, ModelError
 from spectrie.model import Runner, load_runner
 from spectrie.model.drafters import Answers, LevelPlan
 from spectrie.model.launch.drafts.entries import OwnAttention
-from spectrie.model.launch.drafts.levels import Levels
+from spectrie.model.launch.drafts.levels.levels import Levels
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.plan import StepPlan
 from spectrie.model.step.wanted import Wanted

@@ -200,7 +200,7 @@ def test_levels_hold_the_memory_that_they_recorded(
             super().__init__(*args)
             made.append(weakref.ref(self))
 
-    monkeypatch.setattr("spectrie.model.launch.drafts.levels.LevelArrays", Watched)
+    monkeypatch.setattr("spectrie.model.launch.drafts.levels.levels.LevelArrays", Watched)
     # A graph knows addresses, and keeps nothing alive.
     monkeypatch.setattr(levels._device, "record", lambda work: SimpleNamespace())
     levels.record()

@@ -20,8 +20,8 @@ from spectrie.model.launch.drafts.entries import Entries
 from spectrie.model.launch.drafts.fill import Fill
 from spectrie.model.launch.drafts.keeper import EntryKeeper, FeaturePlan
 from spectrie.model.launch.drafts.kinds.kinds import kind_of
-from spectrie.model.launch.drafts.level import Bounds, Drafted, Level
-from spectrie.model.launch.drafts.levels import Levels
+from spectrie.model.launch.drafts.levels.level import Bounds, Drafted, Level
+from spectrie.model.launch.drafts.levels.levels import Levels
 from spectrie.model.launch.drafts.memory import MAX_DRAFT_ROWS, SEATS, scratch_rows
 from spectrie.model.launch.drafts.naming.naming import naming_of
 from spectrie.model.launch.drafts.operators import DraftOperators

@@ -1,0 +1,1 @@
+"""Levels of a drafter: checked and packed, recorded, and launched."""
