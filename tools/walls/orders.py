@@ -43,7 +43,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "words",
         "entries kinds",
         "levels",
-        "fill keeper",
+        "fill keeper weights",
         "drafts",
     ),
     "python/spectrie/training": (

@@ -60,6 +60,7 @@ class PythonSteps:
         self._output: _core.StepOutput | None = None
         self._early: _Step | None = None
         self._ended = 0.0
+        self._last: Launched | None = None
 
     @property
     def steps(self) -> int:
@@ -203,6 +204,7 @@ class PythonSteps:
             RuntimeError: Too many have failed in a row.
         """
         self._hand_over()
+        self._last = None
         early, self._early = self._early, None
         if early is not None:
             # It has ended with this one, but the device may still write to the cache.
@@ -217,8 +219,10 @@ class PythonSteps:
         plan = step.plan
         tops = result.top_ids, result.top_probabilities
         is_drawn = step.wanted is Wanted.DRAWN and result.tokens is not None
-        # One that was launched behind another began when that one ended.
-        started = max(step.started, self._ended)
+        # One that was launched behind another began when that one ended, and a drafter's level behind it.
+        followed_ms = 0.0 if self._last is None else self._last.followed_ms
+        started = max(step.started, self._ended + followed_ms / 1e3)
+        self._last = step.launched
         if result.tokens is not None and (is_drawn or plan.is_greedy):
             # Not a call of torch on this way: each costs some ten microseconds after a forward,
             # which has put other things into the caches.

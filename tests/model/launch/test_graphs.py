@@ -29,6 +29,8 @@ from tests.model.stepping import tokens
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 KERNELS = (
+    "draft_roots",
+    "root_work",
     "take_drawn",
     "unpack",
     "move_rows",

@@ -14,8 +14,8 @@ from spectrie.model.decoder.decoder import Decoder, DecoderWeights
 from spectrie.model.decoder.sizing import CacheSize
 from spectrie.model.drafters.description import Drafter
 from spectrie.model.files.weights import Weights
-from spectrie.model.launch.drafts.drafts import DraftWeights
 from spectrie.model.launch.drafts.memory import fixed_bytes
+from spectrie.model.launch.drafts.weights import DraftWeights
 from spectrie.model.launch.gpu_drafts import GpuDrafts
 from spectrie.model.launch.launcher import Launcher
 from spectrie.model.operators import OperatorSettings

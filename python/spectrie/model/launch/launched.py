@@ -7,6 +7,7 @@ import torch
 from spectrie.model.launch.results import Sizes
 from spectrie.model.launch.ring import Pinned
 from spectrie.model.plan import StepResult
+from spectrie.model.step.device import Span
 from spectrie.model.step.packed import PackedStep
 from spectrie.model.step.wanted import Wanted
 
@@ -24,7 +25,9 @@ class Launched:
         logits: tuple[int, int],
         wanted: Wanted,
         results: torch.Tensor,
+        followed: Span | None = None,
     ) -> None:
+        self._followed = followed
         self._drawn = None if wanted is Wanted.LOGITS else results[: packed.samples]
         self._pinned = pinned
         self._packed = packed
@@ -36,6 +39,12 @@ class Launched:
     def is_done(self) -> bool:
         """Whether `wait` would return at once."""
         return self._pinned.done.is_reached
+
+    @property
+    def followed_ms(self) -> float:
+        """Milliseconds by the device's clock of a drafter's level behind the step, which no step's time is to have in
+        it; 0 without one. Blocks until that is over; valid until the step after the next one is launched."""
+        return 0.0 if self._followed is None else self._followed.milliseconds()
 
     @property
     def drawn(self) -> torch.Tensor | None:

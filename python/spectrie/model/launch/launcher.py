@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from spectrie._core import DeviceShape, PackedSection, PackingError
 from spectrie.model.decoder.decoder import Decoder
 from spectrie.model.decoder.sizing import pieces
-from spectrie.model.launch.drafts.drafts import Drafts, DraftWeights, Kept
+from spectrie.model.launch.drafts.drafts import Drafts, Kept
+from spectrie.model.launch.drafts.weights import DraftWeights
 from spectrie.model.launch.graphs import Layers, StepGraphs
 from spectrie.model.launch.launched import Launched
 from spectrie.model.launch.results import Sizes
@@ -127,7 +128,7 @@ class Launcher:
         graphs.record(report)
         beside = 0
         if self._drafts is not None:
-            self._drafts.record(report)
+            self._drafts.record(report, self._words, graphs.results)
             beside = self._drafts.step_words
         # Compiles it: the first row is where it was.
         device, first = self._device, self._words[:1]
@@ -171,7 +172,7 @@ class Launcher:
             raise ValueError("the step before gives logits: its tokens are not on the device")
         operators, graphs, device = self._operators, self._graphs, self._device
         drafts = self._drafts
-        sections = None if drafts is None else drafts.sections(plan)
+        beside = None if drafts is None else drafts.beside(plan)
         pinned = self._ring.take()
         widest = int(np.max(plan.request_row_count, initial=1))
         layers = graphs.layers(len(plan.row_token), widest) if graphs is not None else None
@@ -190,7 +191,7 @@ class Launcher:
         has_place = num_words <= self._words.numel()
         if graphs is not None and layers is not None:
             fits = graphs.holds(layers.room, packed, "layers")
-            fits = fits and (drafts is None or drafts.holds(sections, layers.rows))
+            fits = fits and (drafts is None or drafts.holds(beside, layers.rows))
             layers = layers if fits and has_place else None
         words = self._words[:num_words]
         if not has_place:
@@ -201,7 +202,7 @@ class Launcher:
             tokens = drawn
             device.launch(lambda: take_drawn(words, PackedSection.ROW_TOKEN, tokens))
         lifted = {first: words[span.start : span.stop] for first, span in scattered.items()}
-        kept = None if drafts is None else drafts.send(sections, pinned, packed.rows)
+        kept = None if drafts is None else drafts.send(beside, pinned, packed.rows)
         step = _Step(words, packed, heights, pinned, wanted, sent, lifted, kept)
         if graphs is None or layers is None:
             sizes = step.sizes
@@ -212,8 +213,11 @@ class Launcher:
             sizes, results = self._launch_recorded(step, graphs, layers)
         device.copy(pinned.results[: sizes.words], results)
         pinned.done.record()
+        followed = None
+        if drafts is not None and wanted is not Wanted.LOGITS:
+            followed = drafts.follow(kept, words, results)
         logits = sent.rows, operators.shape.vocabulary
-        return Launched(pinned, packed, sizes, logits, wanted, results)
+        return Launched(pinned, packed, sizes, logits, wanted, results, followed)
 
     def _launch_recorded(
         self, step: _Step, graphs: StepGraphs, layers: Layers

@@ -12,6 +12,8 @@ import pytest
 from bench.gpu.simulated import simulated_gpu, small_start
 from spectrie.engine.options import EngineOptions
 from spectrie.llm import LLM
+from spectrie.model.drafters import DraftPlan
+from spectrie.model.launch.drafts.levels.ahead import Ahead
 from tests.model.drafters.asked import Asked, make_levels_cheap
 from tests.model.drafters.kinds import write_drafter, write_model
 
@@ -124,3 +126,33 @@ def test_answers_are_those_of_plain_decoding_where_pages_run_out(
     assert found == plain
     assert preemptions > 0
     assert asked.guesses
+
+
+@pytest.mark.parametrize(
+    ("kind", "temperature"),
+    [("eagle3", 0.0), ("eagle3", 0.8), pytest.param("mtp", 0.0, marks=pytest.mark.deep)],
+)
+@pytest.mark.usefixtures("on_gpu")
+def test_first_levels_behind_steps_change_no_answer(
+    kind: str, temperature: float, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_levels_cheap(monkeypatch)
+    asked = Asked(monkeypatch)
+    known: list[bool] = []
+    answer = Ahead.answers
+
+    def noting(ahead: Ahead, plan: DraftPlan) -> object:
+        found = answer(ahead, plan)
+        known.append(found is not None)
+        return found
+
+    monkeypatch.setattr(Ahead, "answers", noting)
+    drafter = write_drafter(kind, model, tmp_path / "drafter")
+    with_them = answers(model, drafter, temperature)
+    assert asked.most_levels > 1
+    # All but those before which none was asked, or which followed a step of other requests.
+    assert sum(known) > 0.8 * len(known)
+    monkeypatch.setattr("spectrie.model.launch.drafts.drafts._LEAST_SHARE", 0)
+    known.clear()
+    assert answers(model, drafter, temperature) == with_them
+    assert known and not any(known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -11,85 +11,53 @@ import torch
 from numpy.typing import NDArray
 
 import spectrie_kernels
-from spectrie.model.decoder.decoder import Decoder, DecoderWeights
-from spectrie.model.drafters.description import Drafter
+from spectrie.model.decoder.decoder import Decoder
 from spectrie.model.drafters.plan import Answers, DraftPlan
 from spectrie.model.launch.capacity import buckets_up_to
-from spectrie.model.launch.drafts.blocks import block_of
 from spectrie.model.launch.drafts.entries import Entries
 from spectrie.model.launch.drafts.fill import Fill
 from spectrie.model.launch.drafts.keeper import EntryKeeper, FeaturePlan
-from spectrie.model.launch.drafts.kinds.kinds import kind_of
+from spectrie.model.launch.drafts.levels.ahead import Ahead, Left
 from spectrie.model.launch.drafts.levels.level import Bounds, Drafted, Level
 from spectrie.model.launch.drafts.levels.levels import Levels
+from spectrie.model.launch.drafts.levels.roots import StepWalks
 from spectrie.model.launch.drafts.memory import MAX_DRAFT_ROWS, SEATS, scratch_rows
-from spectrie.model.launch.drafts.naming.naming import naming_of
 from spectrie.model.launch.drafts.operators import DraftOperators
-from spectrie.model.launch.drafts.tensors import DraftTensors
-from spectrie.model.launch.drafts.words import LevelArrays, LevelShape, Sections
+from spectrie.model.launch.drafts.weights import DraftWeights
+from spectrie.model.launch.drafts.words import Sections
 from spectrie.model.launch.ring import Pinned, Ring
 from spectrie.model.operators import TOP_K
 from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.plan import PlanArrays
-from spectrie.model.step.device import Device
+from spectrie.model.step.device import Device, Span
 from spectrie.model.step.input import StepInput
-from spectrie.model.step.scratch import HeldScratch, Scratch
+from spectrie.model.step.scratch import Scratch
+from spectrie_kernels import RootPlaces
 
-__all__ = ["DraftWeights", "Drafts", "Kept"]
+__all__ = ["Beside", "Drafts", "Kept"]
 
 Int32 = NDArray[np.int32]
 
 _FIRST_WORDS = 1 << 17
 _STEP_WORDS = 1 << 15
 _ATTENDING_WORDS = 1 << 18
-_TIMED = 20
+_LEAST_SHARE = 4
+"""A first level is computed behind a step if the one before was asked about at least one in so many of its requests."""
 
 
-class DraftWeights:
-    """A drafter's weights on a device.
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a drafter reads of a step, and the walks behind which a first level is computed: None for no level."""
 
-    Attributes:
-        kind: How it computes.
-        naming: Its head.
-        bytes: Memory of both.
-        geometry: Its attention.
-        block: What a row of a first level becomes; None where it stays one row.
-    """
-
-    def __init__(
-        self,
-        drafter: Drafter,
-        target: DecoderWeights,
-        dtype: torch.dtype,
-        device: torch.device,
-        *,
-        exact: bool,
-    ) -> None:
-        """Copies them.
-
-        Args:
-            drafter: As it was read for the model.
-            target: The model's, of a single rank.
-            dtype: Number format of products.
-            device: Where they go.
-            exact: Whether each product adds in one order, whatever the rows.
-
-        Raises:
-            ModelError: Drafters of this form do not run on a GPU.
-        """
-        tensors = DraftTensors(dtype, device, exact=exact)
-        self.naming = naming_of(drafter, tensors, (target.head, target.head_rows))
-        self.kind = kind_of(drafter, tensors, target.embedding, self.naming.rows)
-        self.bytes = tensors.bytes
-        self.geometry = drafter.geometry
-        self.block = block_of(drafter)
+    sections: Sections
+    walks: StepWalks | None
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Which rows of a step get an entry: the packed words, on their way to the device."""
+    """The same on its way to the device."""
 
-    sections: Sections
+    beside: Beside
     words: torch.Tensor
 
 
@@ -162,6 +130,11 @@ class Drafts:
             block=weights.block,
         )
         self._drafted = Drafted.none()
+        self._ahead = self._new_ahead()
+        self._num_asked = 0
+        self._owed = _NO_MOVES
+        self.num_ahead = 0
+        """Rows of first levels that were answered by what had been computed behind a step."""
         self._ring = Ring(device, _FIRST_WORDS)
         attends = self._keeper is not None and self._keeper.own_attention is not None
         words = _ATTENDING_WORDS if attends else _STEP_WORDS
@@ -178,44 +151,92 @@ class Drafts:
         """Memory of the drafter's weights."""
         return self._bytes
 
-    def record(self, report: Callable[[str], None]) -> None:
-        """Records most levels; see `Launcher.record`."""
+    def _new_ahead(self) -> Ahead | None:
+        """Returns what computes first levels behind steps: rows that stay single, behind features."""
+        keeper, bounds = self._keeper, self._bounds
+        if keeper is None or bounds.block is not None:
+            return None
+        places = RootPlaces(
+            first_feature=keeper.store_rows,
+            first_slot=bounds.draft_slots + self.max_draft_rows,
+            first_state=self.max_draft_rows,
+            dump=self._levels.trunk.states.shape[0] - 1,
+            max_context=bounds.max_context,
+            embedded=bounds.embedded,
+        )
+        return Ahead(
+            self._levels.trunk,
+            self._device,
+            places=places,
+            section=keeper.walks_section,
+            heights=self._levels.heights,
+            max_rows=self._levels.together,
+        )
+
+    def record(
+        self, report: Callable[[str], None], packed: torch.Tensor, drawn: torch.Tensor
+    ) -> None:
+        """Records most levels; see `Launcher.record`.
+
+        Args:
+            report: Receives a line.
+            packed: int32, where recorded steps have the packed step.
+            drawn: int32, where they leave tokens.
+        """
         self._step_words.zero_()
         self._levels.record()
         self._ring.reserve(_FIRST_WORDS, self._levels.result_words)
-        report(f"recorded {self._levels.num_recorded} levels of drafts")
+        number = self._levels.num_recorded
+        if self._ahead is not None:
+            left = Left(packed, self._step_words, drawn)
+            number += self._ahead.record(left, self._levels.scratch)
+        report(f"recorded {number} levels of drafts")
 
     # What a launcher asks, step by step.
 
-    def sections(self, plan: PlanArrays) -> Sections | None:
-        """Begins a step: returns which of its rows get an entry; None for a drafter that reads no features.
+    def beside(self, plan: PlanArrays) -> Beside | None:
+        """Begins a step: returns what is read of it; None for a drafter that reads no features.
 
         Raises:
             ValueError: The plan names features that do not exist.
         """
         if self._keeper is None:
             return None
-        return self._keeper.sections(cast(FeaturePlan, plan))
+        walks = None
+        # A head that sleeps costs nothing.
+        if self._ahead is not None and self._num_asked:
+            walks = StepWalks(plan)
+            is_wanted = len(walks) <= _LEAST_SHARE * self._num_asked
+            if not is_wanted or not 0 < len(walks) <= self._ahead.max_rows:
+                walks = None
+        words = StepWalks.none() if walks is None else walks.words
+        sections = self._keeper.sections(cast(FeaturePlan, plan), self._owed, words)
+        return Beside(sections, walks)
 
-    def holds(self, sections: Sections | None, rows: int) -> bool:
-        """Returns whether recorded steps of so many rows have room for a step's entries."""
-        if self._keeper is None or sections is None:
+    def holds(self, beside: Beside | None, rows: int) -> bool:
+        """Returns whether recorded steps of so many rows have room for what is read of a step."""
+        if self._keeper is None or beside is None:
             return True
-        has_place = sections.words <= self._step_words.numel()
-        return has_place and sections.fit(self._keeper.room(rows))
+        has_place = beside.sections.words <= self._step_words.numel()
+        return has_place and beside.sections.fit(self._keeper.room(rows))
 
-    def send(self, sections: Sections | None, pinned: Pinned, rows: int) -> Kept | None:
-        """Launches the copy of a step's sections, and ends the drafts of the step before.
+    def send(self, beside: Beside | None, pinned: Pinned, rows: int) -> Kept | None:
+        """Launches the copy of what is read of a step, and ends the drafts of the step before.
 
         Args:
-            sections: Of the step.
+            beside: Of the step.
             pinned: Memory of the step.
             rows: Its rows.
         """
         self._drafted = Drafted.none()
-        if self._keeper is None or sections is None:
+        self._num_asked = 0
+        if self._ahead is not None:
+            self._ahead.forget()
+        if self._keeper is None or beside is None:
             return None
+        self._owed = _NO_MOVES
         self._keeper.num_rows = rows
+        sections = beside.sections
         count = sections.words
         pinned.beside = self._ring.grown(pinned.beside, count)
         sections.write(pinned.beside.numpy())
@@ -223,7 +244,20 @@ class Drafts:
         if count > self._step_words.numel():
             words = torch.empty(count, dtype=torch.int32, device=self._step_words.device)
         self._device.copy(words, pinned.beside[:count])
-        return Kept(sections, words)
+        return Kept(beside, words)
+
+    def follow(self, kept: Kept | None, packed: torch.Tensor, drawn: torch.Tensor) -> Span | None:
+        """Launches the first level behind a step that was launched, if it is wanted; returns its stretch of the device's
+        work. The step's results do not wait for it.
+
+        Args:
+            kept: Of the step.
+            packed: int32, the packed step on the device.
+            drawn: int32, its tokens there.
+        """
+        if kept is None or kept.beside.walks is None or self._ahead is None:
+            return None
+        return self._ahead.launch(kept.beside.walks, Left(packed, kept.words, drawn))
 
     def begin(self, kept: Kept | None, step: StepInput, scratch: Scratch) -> None:
         """Launches what comes before the layers of a step that is not recorded."""
@@ -231,7 +265,7 @@ class Drafts:
             self._operators.move(step.moves, step.num_moves)
             return
         rows = step.tokens.shape[0]
-        entries = self._keeper.entries(kept.sections.own_room(self._keeper.room(rows)))
+        entries = self._keeper.entries(kept.beside.sections.own_room(self._keeper.room(rows)))
         entries.fill(kept.words)
         self._keeper.begin(entries, step, scratch)
 
@@ -264,8 +298,22 @@ class Drafts:
             ValueError: The level contradicts itself; nothing was changed.
         """
         num_features = 0 if self._keeper is None else self._keeper.num_rows
-        level = Level(plan, self._drafted, self._bounds, num_features)
+        level = Level(plan, self._drafted, self._bounds, num_features, self._owed)
         fill = Fill(plan, self._bounds)
+        if level.is_first:
+            self._num_asked = level.rows
+        known = None
+        if self._ahead is not None and level.is_first and level.rows:
+            known = self._ahead.answers(plan)
+        if known is not None:
+            answers, places = known
+            # No later level and no step begins without these.
+            self._owed = level.feature_moves
+            self._drafted = replace(level.drafted, places=places)
+            self.num_ahead += level.rows
+            return answers
+        if self._ahead is not None:
+            self._ahead.forget()
         moves_apart = fill.count > 0 or level.rows == 0
         if moves_apart:
             self._make_up(level, fill)
@@ -276,7 +324,7 @@ class Drafts:
             found.append(self._answer(plan, level, rows, with_moves=not moves_apart and not start))
         if moves_apart and not level.rows:
             self._device.wait()
-        self._drafted = level.drafted
+        self._drafted, self._owed = level.drafted, _NO_MOVES
         return Answers(
             *(
                 np.concatenate([getattr(one, name) for one in [*found, _NOTHING]])
@@ -331,37 +379,12 @@ class Drafts:
     def upkeep_ms(self) -> float:
         """Returns the milliseconds that entries add to a recorded step of one row, by the device's clock; 0 for a
         drafter that reads no features. No step may be in flight."""
-        keeper, device = self._keeper, self._target.device
-        if keeper is None:
+        if self._keeper is None:
             return 0.0
-        shape = LevelShape(self._operators.shape, None, None, dump=0, weighs_single=False)
-        room = shape.room(1, is_first=True)
-        step = LevelArrays(room, shape, self._levels.heights, device).step
-        entries = keeper.entries(keeper.room(1))
-        words, scratch = self._step_words, HeldScratch(device)
-        words.zero_()
-        row = torch.zeros(1, keeper.features.shape[1], dtype=torch.float32, device=device)
-
-        @torch.inference_mode()
-        def work() -> None:
-            entries.fill(words)
-            keeper.begin(entries, step, scratch)
-            width = row.shape[1] // len(self._kind.taps)
-            for tapped in self._kind.taps:
-                if tapped is not None:
-                    keeper.tap(tapped, row[:, :width])
-            keeper.finish(row[:, :width])
-
-        self._device.launch(work)
-        self._device.wait()
-        recorded, span = self._device.record(work), self._device.span()
-        span.begin()
-        for _ in range(_TIMED):
-            recorded.launch()
-        span.end()
-        return span.milliseconds() / _TIMED
+        return self._keeper.upkeep_ms(self._device, self._step_words, self._levels.heights)
 
 
+_NO_MOVES = np.zeros((0, 2), np.int32)
 _NOTHING = Answers(
     np.zeros((0, TOP_K), np.int32), np.zeros((0, TOP_K), np.float32), np.zeros(0, np.float32)
 )

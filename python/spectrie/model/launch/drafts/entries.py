@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 import spectrie_kernels
+from spectrie._core import PackedWork
 from spectrie.model.launch.drafts.words import MOVES, list_array, work_arrays, work_room
 from spectrie.model.plan import PlanArrays
 from spectrie.model.step.packed import FixedTiles, StepShape, attention_rows
@@ -71,6 +72,11 @@ class Entries:
         self.moves = self._arrays.words_of(_MOVES).view(-1, 2)
         """int32 [any, 2], rows of features, source and destination."""
         self.num_moves = self._arrays.count(_MOVES)
+
+    @staticmethod
+    def num_sections(own: OwnAttention | None) -> int:
+        """Returns how many sections they have; others may stand behind them."""
+        return len(_SECTIONS) + (0 if own is None else len(PackedWork) * len(own.shape.windows))
 
     @staticmethod
     def room(rows: int, own: OwnAttention | None) -> tuple[StepArray, ...]:

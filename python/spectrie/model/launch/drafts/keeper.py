@@ -15,11 +15,12 @@ from spectrie.model.launch.drafts.entries import Entries, OwnAttention
 from spectrie.model.launch.drafts.kinds.kind import Kind
 from spectrie.model.launch.drafts.levels.level import check_pairs, refuse
 from spectrie.model.launch.drafts.operators import DraftOperators, NamedScratch
-from spectrie.model.launch.drafts.words import Sections
+from spectrie.model.launch.drafts.words import LevelArrays, LevelShape, Sections
 from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.plan import PlanArrays
+from spectrie.model.step.device import Device
 from spectrie.model.step.input import StepInput
-from spectrie.model.step.scratch import Scratch
+from spectrie.model.step.scratch import HeldScratch, Scratch
 from spectrie_kernels import MAX_TREE_ROWS, StepArray
 
 __all__ = ["EntryKeeper", "FeaturePlan"]
@@ -28,6 +29,8 @@ Int32 = NDArray[np.int32]
 
 _LEFT_OUT = -2
 """In place of a request's feature: none of its rows gets an entry."""
+
+_TIMED = 20
 
 
 class FeaturePlan(PlanArrays, Protocol):
@@ -88,8 +91,13 @@ class EntryKeeper:
             heights = operators.heights(MAX_TREE_ROWS)
             self.own_attention = OwnAttention(operators.shape, heights)
 
-    def sections(self, plan: FeaturePlan) -> Sections:
+    def sections(self, plan: FeaturePlan, owed: Int32, walks: Int32) -> Sections:
         """Returns which rows of a step get an entry, what they continue, and which features are moved before.
+
+        Args:
+            plan: The step.
+            owed: int32 [any, 2], moves of features that levels before it left to do.
+            walks: int32 [any, ROOT_WORDS], those behind which a first level is computed.
 
         Raises:
             ValueError: The plan names features that do not exist.
@@ -115,10 +123,15 @@ class EntryKeeper:
         origins = origins.astype(np.int32)
         slots = np.where(origins >= 0, plan.row_slot, -1).astype(np.int32)
         first = moves + np.array([store, 0], np.int32)
-        arrays = [origins, slots, np.concatenate([first, copies])]
+        arrays = [origins, slots, np.concatenate([owed, first, copies])]
         if self.own_attention is not None:
             arrays += self.own_attention.sections(plan)
-        return Sections(arrays)
+        return Sections([*arrays, walks])
+
+    @property
+    def walks_section(self) -> int:
+        """Number of the section of walks."""
+        return Entries.num_sections(self.own_attention)
 
     def room(self, rows: int) -> tuple[StepArray, ...]:
         """Returns the arrays of the entries of recorded steps of up to `rows` rows."""
@@ -169,3 +182,37 @@ class EntryKeeper:
         spectrie_kernels.gather_rows(self.features, entries.origins, before)
         tokens = operators.input.tokens
         self._kind.entries(tokens, before, operators)
+
+    def upkeep_ms(self, device: Device, words: torch.Tensor, heights: tuple[int, int]) -> float:
+        """Returns the milliseconds that entries add to a recorded step of one row, by the device's clock. No step may
+        be in flight.
+
+        Args:
+            device: Where everything is.
+            words: int32, what recorded steps read of entries; zeroed.
+            heights: Of attention's tiles.
+        """
+        on, operators = self.features.device, self._operators
+        shape = LevelShape(operators.shape, None, None, dump=0, weighs_single=False)
+        step = LevelArrays(shape.room(1, is_first=True), shape, heights, on).step
+        entries, scratch = self.entries(self.room(1)), HeldScratch(on)
+        words.zero_()
+        row = torch.zeros(1, self._width, dtype=torch.float32, device=on)
+
+        @torch.inference_mode()
+        def work() -> None:
+            entries.fill(words)
+            self.begin(entries, step, scratch)
+            for tapped in self._kind.taps:
+                if tapped is not None:
+                    self.tap(tapped, row)
+            self.finish(row)
+
+        device.launch(work)
+        device.wait()
+        recorded, span = device.record(work), device.span()
+        span.begin()
+        for _ in range(_TIMED):
+            recorded.launch()
+        span.end()
+        return span.milliseconds() / _TIMED

@@ -9,7 +9,15 @@ from spectrie.model.launch.capacity import BUCKETS, buckets_up_to
 from spectrie.model.launch.drafts.blocks import Block, block_of
 from spectrie_kernels import KeyOrder
 
-__all__ = ["MAX_DRAFT_ROWS", "MAX_TOGETHER", "SEATS", "fixed_bytes", "scratch_rows", "together"]
+__all__ = [
+    "MAX_DRAFT_ROWS",
+    "MAX_TOGETHER",
+    "SEATS",
+    "ahead_rows",
+    "fixed_bytes",
+    "scratch_rows",
+    "together",
+]
 
 MAX_DRAFT_ROWS = 512
 """Draft rows of a step, all levels together."""
@@ -26,6 +34,12 @@ def together(block: Block | None) -> int:
     return MAX_TOGETHER if block is None else max(1, _BLOCK_ROWS // block.rows)
 
 
+def ahead_rows(block: Block | None, max_rows: int) -> int:
+    """Returns how many rows of a first level have places of their own, as they are computed behind a step; arguments
+    as for `scratch_rows`."""
+    return buckets_up_to(min(MAX_TOGETHER, max_rows))[-1] if block is None else 0
+
+
 def scratch_rows(block: Block | None, max_rows: int) -> int:
     """Returns how many rows of a step's drafts have keys of their own at most.
 
@@ -34,7 +48,7 @@ def scratch_rows(block: Block | None, max_rows: int) -> int:
         max_rows: Draft rows of a step.
     """
     if block is None:
-        return max_rows
+        return max_rows + ahead_rows(block, max_rows)
     # Those of a block are read in its level alone.
     return min(together(block), max_rows) * block.rows
 
@@ -64,7 +78,7 @@ def fixed_bytes(drafter: Drafter, config: ModelConfig, itemsize: int, max_rows: 
     width = 8 if block is None else 16
     level = rows * config.vocabulary_size * 4 + computed * (feature + width * hidden * 4)
     states = 1 if block is None else block.states
-    level += MAX_DRAFT_ROWS * states * hidden * 4
+    level += (MAX_DRAFT_ROWS * states + ahead_rows(block, MAX_DRAFT_ROWS)) * hidden * 4
     # What attention of a row leaves of each part of its keys, in levels and in steps beside several layers.
     parts = KeyOrder.of(geometry.kv_heads).max_parts + 1
     sums = parts * geometry.heads * (geometry.head_dim + 2) * 4

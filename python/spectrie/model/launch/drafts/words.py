@@ -20,7 +20,9 @@ from spectrie.model.step.packed import WORK_WIDTHS, StepShape, section_spans
 from spectrie_kernels import AttentionArrays, KeyOrder, StepArray, StepArrays, WorkArrays
 
 __all__ = [
+    "MAX_SCORED",
     "MOVES",
+    "SCORED",
     "LevelArrays",
     "LevelSection",
     "LevelShape",
@@ -37,9 +39,10 @@ _PATH = 16
 _PAGES = 1 << 16
 MOVES = 1 << 10
 """Moves of features, or of slots, for which recorded work has room."""
-_SCORED = 8
+SCORED = 8
 """Tokens that a row of a recorded level scores on average at most."""
-_MAX_SCORED = 512
+MAX_SCORED = 512
+"""Tokens that all rows of a recorded level score at most."""
 _SPLITS_OF_ALL = 2
 
 
@@ -135,7 +138,7 @@ class LevelShape:
             rows: How many are answered.
             is_first: Whether they continue requests.
         """
-        scored = min(_SCORED * rows, _MAX_SCORED)
+        scored = min(SCORED * rows, MAX_SCORED)
         single = scored if self.weighs_single else 1
         computed, states = self.counts(rows, is_first=is_first)
         path = computed if self.block is not None else rows * _PATH

@@ -58,16 +58,18 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """Draft rows of the step so far: positions, parents, and the first row of each one's path, int64."""
+    """Draft rows of the step so far: positions, parents, the first row of each one's path, and which place among
+    draft slots and states each has; int64."""
 
     positions: Int64
     parents: Int64
     roots: Int64
+    places: Int64
 
     @classmethod
     def none(cls) -> Drafted:
         """Returns those of a step that begins."""
-        return cls(*(np.zeros(0, np.int64) for _ in range(3)))
+        return cls(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +103,15 @@ class Level:
         before: Rows of the step so far.
         bounds: What bounds it.
         num_features: Rows of the last forward whose features are there.
+        owed: int32 [any, 2], moves of features that levels before it left to do.
 
     Raises:
         ValueError: It contradicts itself; the message names the first entry that does.
     """
 
-    def __init__(self, plan: DraftPlan, before: Drafted, bounds: Bounds, num_features: int) -> None:
+    def __init__(
+        self, plan: DraftPlan, before: Drafted, bounds: Bounds, num_features: int, owed: Int32
+    ) -> None:
         self._plan, self._bounds = plan, bounds
         self.is_first = plan.level == 1
         known = 0 if self.is_first else len(before.parents)
@@ -128,7 +133,7 @@ class Level:
         self._check_requests()
         check_indices("row_request", plan.row_request, len(plan.request_kv_len))
         _check_starts("scored_indptr", plan.scored_indptr, len(plan.scored_token))
-        self.feature_moves = self._feature_moves(num_features)
+        self.feature_moves = np.concatenate([owed, self._feature_moves(num_features)])
         """int32 [any, 2], rows of features; those of a forward stand behind the store."""
         self._known = known
         self._rows_of(before)
@@ -203,6 +208,7 @@ class Level:
             np.concatenate([before.positions[:known], given]),
             np.concatenate([before.parents[:known], parents]),
             np.concatenate([before.roots[:known], roots]),
+            np.concatenate([before.places[:known], number]),
         )
         """All rows of the step, these included."""
         # From each row up to the root of its path, one step for all of them.
@@ -212,7 +218,7 @@ class Level:
         at = number
         for up in range(int(depth.max(initial=-1)) + 1):
             there = depth >= up
-            paths[(begins[:-1] + depth - up)[there]] = at[there]
+            paths[(begins[:-1] + depth - up)[there]] = self.drafted.places[at[there]]
             at = np.where(there, self.drafted.parents[at], at)
             at = np.maximum(at, 0)
         self._path_begin = begins
@@ -263,9 +269,10 @@ class Level:
         """Rows that see their ancestors and continue their parent's state."""
         plan, bounds = self._plan, self._bounds
         number = np.arange(self._known + rows.start, self._known + rows.stop)
-        origins = plan.row_parent[rows]
         if self.is_first:
             origins = plan.request_feature[plan.row_request[rows]]
+        else:
+            origins = self.drafted.places[plan.row_parent[rows]].astype(np.int32)
         begins = self._path_begin[rows]
         paths = self._paths[self._path_begin[rows.start] : self._path_begin[rows.stop]]
         positions = plan.row_position[rows].astype(np.int64)

@@ -11,7 +11,8 @@ import spectrie_kernels
 from spectrie.model.launch import capacity
 from spectrie.model.launch.drafts.blocks import Block
 from spectrie.model.launch.drafts.kinds.kind import Kind
-from spectrie.model.launch.drafts.memory import together
+from spectrie.model.launch.drafts.levels.trunk import Trunk
+from spectrie.model.launch.drafts.memory import ahead_rows, together
 from spectrie.model.launch.drafts.naming.naming import Naming
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelSizes
@@ -70,24 +71,32 @@ class Levels:
             block: What a row of a first level becomes; None where it stays one row.
             max_rows: Draft rows of a step.
         """
-        self._kind, self._naming = kind, naming
+        self._naming = naming
         self._operators, self._target = operators, target
         self._device = device
-        self._features = features
         self._block = block
         self.together = min(together(block), max_rows)
         """Rows of a level that are computed together at most."""
         # What later levels continue; behind it what rows leave that stand for none.
-        dump = max_rows if block is None else max_rows * block.states
+        states = max_rows if block is None else max_rows * block.states
+        dump = states + ahead_rows(block, max_rows)
         dtype = torch.float32 if block is None else operators.dtype
         shape = (dump + 1, kind.layers.hidden)
-        self._states = torch.zeros(shape, dtype=dtype, device=operators.device)
+        self.trunk = Trunk(
+            kind,
+            naming,
+            operators,
+            features,
+            torch.zeros(shape, dtype=dtype, device=operators.device),
+        )
+        """What they compute."""
         self._shape = LevelShape(
             operators.shape, operators.ahead_shape, block, dump, naming.weighs_single
         )
         self._words = torch.zeros(_DEVICE_WORDS, dtype=torch.int32, device=operators.device)
         # What was recorded uses it as long as it may be launched.
-        self._scratch = HeldScratch(operators.device)
+        self.scratch = HeldScratch(operators.device)
+        """Where recorded levels leave their results."""
         self._results = torch.zeros(0, dtype=torch.int32, device=operators.device)
         self._recorded: dict[tuple[int, bool], _Level] = {}
         self._buckets: tuple[int, ...] = ()
@@ -110,7 +119,7 @@ class Levels:
     def record(self) -> None:
         """Records levels of numbers of rows; none may be in flight."""
         self._buckets = capacity.buckets_up_to(self.together)
-        scratch = self._scratch = HeldScratch(self._operators.device)
+        scratch = self.scratch = HeldScratch(self._operators.device)
         self._words.zero_()
         keys = [(rows, is_first) for rows in reversed(self._buckets) for is_first in (True, False)]
         rooms = {(rows, is_first): self._room(rows, is_first=is_first) for rows, is_first in keys}
@@ -187,15 +196,10 @@ class Levels:
     ) -> Callable[[], None]:
         """Returns what computes a level from packed words. It refers to what it uses and not to these levels:
         what holds it would then never be freed at once."""
-        kind, naming, operators, target = self._kind, self._naming, self._operators, self._target
-        features, states = self._features, self._states
+        trunk, target = self.trunk, self._target
+        naming, operators, features = trunk.naming, trunk.operators, trunk.features
         views = sizes.split(results)
         recalls = self._block is not None and not is_first
-
-        def gathered(source: torch.Tensor) -> torch.Tensor:
-            shape = (sizes.rows, source.shape[1])
-            before = scratch.empty("before", shape, source.dtype)
-            return spectrie_kernels.gather_rows(source, arrays.origins, before)
 
         @torch.inference_mode()
         def work() -> None:
@@ -207,16 +211,12 @@ class Levels:
                 moves, count = arrays.feature_moves, arrays.num_feature_moves
                 spectrie_kernels.move_rows(features, moves, count)
             if recalls:
-                head_input = gathered(states)
+                head_input = trunk.gathered(trunk.states, arrays.origins, scratch)
             else:
-                source = features if features is None or is_first else states
-                before = None if source is None else gathered(source)
-                head_input, left = kind.states(
-                    step.tokens, before, operators, is_state=not is_first
+                head_input = trunk.compute(
+                    step, arrays.origins, arrays.places, scratch, is_first=is_first
                 )
-                if features is not None:
-                    places = scratch.empty("places", arrays.places.shape, torch.int64)
-                    states.index_copy_(0, places.copy_(arrays.places), left)
-            naming.answer(head_input, arrays.asked, operators, views)
+            found = naming.answer(head_input, arrays.asked, operators, views)
+            naming.score(head_input, found, arrays.asked, operators, views.scored)
 
         return work

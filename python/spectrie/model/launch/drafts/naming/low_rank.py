@@ -9,7 +9,7 @@ import spectrie_kernels
 from spectrie.model.drafters.description import LowRankHead
 from spectrie.model.drafters.plan import Answers
 from spectrie.model.launch.drafts.naming.candidates import Weighed, row_numbers
-from spectrie.model.launch.drafts.naming.scored import Asked, Int32, Scored, rows_of
+from spectrie.model.launch.drafts.naming.scored import Asked, Found, Int32, Scored, rows_of
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelResults, LevelSizes
 from spectrie.model.launch.drafts.tensors import DraftTensors
@@ -53,7 +53,7 @@ class LowRankNaming:
         asked: Asked,
         operators: DraftOperators,
         results: LevelResults,
-    ) -> None:
+    ) -> Found:
         """See `Naming`."""
         ranked = operators.narrowed("ranked", self._down(x, operators.scratch))
         near = self._up(ranked, operators.scratch)
@@ -62,7 +62,18 @@ class LowRankNaming:
         numbers = self._numbers[: results.exact.numel()]
         tokens, exact = results.ids.view(-1), results.exact.view(-1)
         spectrie_kernels.token_logits(x, numbers, self.rows, tokens, exact)
-        spectrie_kernels.token_logits(x, asked.row, self.rows, asked.token, results.scored)
+        return ()
+
+    def score(
+        self,
+        x: torch.Tensor,
+        found: Found,
+        asked: Asked,
+        operators: DraftOperators,
+        out: torch.Tensor,
+    ) -> None:
+        """See `Naming`."""
+        spectrie_kernels.token_logits(x, asked.row, self.rows, asked.token, out)
 
     def answers(
         self, results: torch.Tensor, sizes: LevelSizes, rows: int, scored: Scored, indptr: Int32

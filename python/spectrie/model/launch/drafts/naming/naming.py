@@ -11,7 +11,7 @@ from spectrie.model.drafters.description import Drafter, LowRankHead, ShapedHead
 from spectrie.model.drafters.plan import Answers
 from spectrie.model.launch.drafts.naming.low_rank import LowRankNaming
 from spectrie.model.launch.drafts.naming.plain import LogitShape, PlainNaming
-from spectrie.model.launch.drafts.naming.scored import Asked, Int32, Scored
+from spectrie.model.launch.drafts.naming.scored import Asked, Found, Int32, Scored
 from spectrie.model.launch.drafts.naming.selector import SelectorNaming
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelResults, LevelSizes
@@ -50,14 +50,32 @@ class Naming(Protocol):
         asked: Asked,
         operators: DraftOperators,
         results: LevelResults,
-    ) -> None:
-        """Launches what answers rows.
+    ) -> Found:
+        """Launches what answers rows; returns what `score` needs of it, which stays until others are answered.
 
         Args:
             x: [rows, hidden], what the head takes.
             asked: What the level asks.
             operators: Of the layers.
-            results: Written.
+            results: Written, but for scored tokens.
+        """
+
+    def score(
+        self,
+        x: torch.Tensor,
+        found: Found,
+        asked: Asked,
+        operators: DraftOperators,
+        out: torch.Tensor,
+    ) -> None:
+        """Launches what scores tokens of rows that were answered.
+
+        Args:
+            x: As for `answer`.
+            found: What that gave.
+            asked: The tokens.
+            operators: Of the layers.
+            out: float32 [scored], written.
         """
 
     def answers(

@@ -11,7 +11,7 @@ import spectrie_kernels
 from spectrie.model.decoder.linear import Product
 from spectrie.model.drafters.description import CutHead
 from spectrie.model.drafters.plan import Answers
-from spectrie.model.launch.drafts.naming.scored import Asked, Int32, Scored, rows_of
+from spectrie.model.launch.drafts.naming.scored import Asked, Found, Int32, Scored, rows_of
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelResults, LevelSizes
 from spectrie.model.launch.drafts.tensors import DraftTensors
@@ -101,18 +101,30 @@ class PlainNaming:
         asked: Asked,
         operators: DraftOperators,
         results: LevelResults,
-    ) -> None:
+    ) -> Found:
         """See `Naming`."""
         logits = self._product(x, operators.scratch)
         if self._shape is not None:
             self._shape.apply(logits)
         operators.top_k(logits, results.ids, results.probabilities)
         torch.amax(logits, dim=1, out=results.best)
-        spectrie_kernels.gather_rows(logits.view(-1, 1), asked.at, results.scored.view(-1, 1))
+        return (logits,)
+
+    def score(
+        self,
+        x: torch.Tensor,
+        found: Found,
+        asked: Asked,
+        operators: DraftOperators,
+        out: torch.Tensor,
+    ) -> None:
+        """See `Naming`."""
+        (logits,) = found
+        spectrie_kernels.gather_rows(logits.view(-1, 1), asked.at, out.view(-1, 1))
         if self._weighs_single:
             others = operators.scratch.empty("others", asked.row.shape, torch.float32)
             spectrie_kernels.token_logits(x, asked.row, self._target_rows, asked.token, others)
-            results.scored.add_(others)
+            out.add_(others)
 
     def answers(
         self, results: torch.Tensor, sizes: LevelSizes, rows: int, scored: Scored, indptr: Int32

@@ -8,9 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["Asked", "Int32", "Scored", "rows_of"]
+__all__ = ["Asked", "Found", "Int32", "Scored", "rows_of"]
 
 Int32 = NDArray[np.int32]
+Found = tuple[torch.Tensor, ...]
+"""What a head found of rows, by which it scores tokens of them."""
 
 
 @dataclass(frozen=True, slots=True)

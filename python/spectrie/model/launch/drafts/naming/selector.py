@@ -12,7 +12,7 @@ from spectrie.model.drafters.description import Selector
 from spectrie.model.drafters.plan import Answers
 from spectrie.model.launch.drafts.naming.candidates import Weighed, row_numbers
 from spectrie.model.launch.drafts.naming.plain import LogitShape
-from spectrie.model.launch.drafts.naming.scored import Asked, Int32, Scored, rows_of
+from spectrie.model.launch.drafts.naming.scored import Asked, Found, Int32, Scored, rows_of
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelResults, LevelSizes
 from spectrie.model.launch.drafts.tensors import DraftTensors
@@ -79,7 +79,7 @@ class SelectorNaming:
         asked: Asked,
         operators: DraftOperators,
         results: LevelResults,
-    ) -> None:
+    ) -> Found:
         """See `Naming`."""
         logits = self._product(x, operators.scratch)
         self._shape.apply(logits)
@@ -95,7 +95,19 @@ class SelectorNaming:
         self._worth(
             logits, at, before, (self._numbers[: tokens.shape[0]], tokens), exact, operators
         )
-        self._worth(logits, asked.at, before, (asked.row, asked.token), results.scored, operators)
+        return logits, before
+
+    def score(
+        self,
+        x: torch.Tensor,
+        found: Found,
+        asked: Asked,
+        operators: DraftOperators,
+        out: torch.Tensor,
+    ) -> None:
+        """See `Naming`."""
+        logits, before = found
+        self._worth(logits, asked.at, before, (asked.row, asked.token), out, operators)
 
     def _worth(
         self,

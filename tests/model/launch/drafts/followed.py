@@ -1,0 +1,152 @@
+"""Steps with trees, served as plain greedy requests are, and the levels that are asked behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spectrie.model import Runner
+from spectrie.model.drafters import Answers, LevelPlan
+from spectrie.model.plan import StepPlan, StepResult
+from spectrie.model.step.wanted import Wanted
+from tests.model.drafters.session import PAGE, Request
+
+__all__ = ["Followed", "drafts_of", "levels_behind", "likeliest"]
+
+
+def drafts_of(runner: Runner) -> Any:
+    """The drafter beside a launcher."""
+    return runner._decoder.drafts  # type: ignore[attr-defined]
+
+
+def likeliest(runner: Runner, plan: StepPlan) -> StepResult:
+    """Computes a step as plain greedy requests are served."""
+    return runner.launch(plan, Wanted.LIKELIEST).wait()
+
+
+@dataclass
+class Followed:
+    """A request whose next tokens are known, so that drafts of it are right for so many tokens.
+
+    Attributes:
+        request: Its pages and committed tokens.
+        prompt: Its prompt.
+        right: How many drafts of a step's tree are accepted.
+        truth: What the model goes on with.
+    """
+
+    request: Request
+    prompt: Sequence[int]
+    right: int
+    truth: list[int]
+
+    @classmethod
+    def of(
+        cls, runner: Runner, prompt: Sequence[int], right: int, pages: Sequence[int], seat: int
+    ) -> Followed:
+        """Asks the model first what it goes on with, over the same pages."""
+        one = cls(Request(runner, pages, seat=seat), prompt, right, [])
+        result = likeliest(runner, one.request.chunk(prompt))
+        one.request.commit(0, len(prompt))
+        for _ in range(right + 2):
+            assert result.tokens is not None
+            one.truth.append(int(result.tokens[-1]))
+            result = likeliest(runner, one.request.chunk(one.truth[-1:]))
+            one.request.commit(0, 1)
+        one.request.kv_len = 0
+        one.request.moves = []
+        return one
+
+    @property
+    def tree(self) -> StepPlan:
+        """The root, its wrong child, then a right child with a wrong one beside it, and so on."""
+        tokens, parents, node = [self.truth[0]], [-1], 0
+        for depth in range(max(1, self.right)):
+            wrong = (self.truth[depth + 1] + 1) % 200
+            tokens.append(wrong)
+            parents.append(node)
+            if depth < self.right:
+                tokens.append(self.truth[depth + 1])
+                parents.append(node)
+                node = len(tokens) - 1
+        request = self.request
+        end = request.kv_len + len(tokens)
+        plan = StepPlan.single(
+            tokens,
+            kv_len=request.kv_len,
+            pages=request.pages[: -(-end // PAGE)],
+            parents=parents,
+            sample_rows=range(len(tokens)),
+            feature=request.store,
+            feature_moves=request.moves,
+        )
+        request.moves = []
+        return plan
+
+    def accept(self, first_row: int) -> None:
+        """Commits the rows of the tree that carry what is known; they were brought to their places."""
+        request, rows = self.request, [0, *range(2, 2 * self.right + 1, 2)]
+        request.moves = []
+        for row in rows:
+            request.kv_len += 1
+            if request.kv_len % PAGE == 0:
+                page = request.pages[request.kv_len // PAGE - 1]
+                request.moves.append((first_row + row, page))
+        request.moves.append((first_row + rows[-1], request.store))
+
+
+def levels_behind(
+    runner: Runner,
+    requests: Sequence[Followed],
+    order: Sequence[int],
+    *,
+    is_asked_before: bool,
+    scored: Sequence[Sequence[int]],
+) -> list[Answers]:
+    """Answers of three levels behind a step of trees, whose first is computed with the step if drafters were asked
+    before it.
+
+    Args:
+        runner: Of all requests.
+        requests: Rows of the step.
+        order: Which of them are asked, in which order.
+        is_asked_before: Whether a level is asked before the step.
+        scored: Tokens that each row of the first level scores.
+    """
+    likeliest(runner, StepPlan.joined([one.request.chunk(one.prompt) for one in requests]))
+    row = 0
+    for one in requests:
+        one.request.commit(row, len(one.prompt))
+        row += len(one.prompt)
+    asked = [one.request.asked() for one in requests]
+    if is_asked_before:
+        roots = [(one.truth[0], one.request.kv_len, i, -1) for i, one in enumerate(requests)]
+        moves = [move for one in requests for move in one.request.moves]
+        runner.draft(LevelPlan.of(asked, roots, moves=moves))
+        for one in requests:
+            one.request.moves = []
+    plans = [one.tree for one in requests]
+    result = likeliest(runner, StepPlan.joined(plans))
+    assert result.tokens is not None
+    row = 0
+    for one, plan in zip(requests, plans, strict=True):
+        one.accept(row)
+        assert result.tokens[row + 2 * one.right] == one.truth[one.right + 1]
+        row += len(plan.row_token)
+    asked = [requests[index].request.asked() for index in order]
+    moves = [move for one in requests for move in one.request.moves]
+    first = [
+        (requests[index].truth[requests[index].right + 1], asked[number][0], number, -1)
+        for number, index in enumerate(order)
+    ]
+    second = [(7 + row, at + 1, request, row) for row, (_, at, request, _) in enumerate(first)]
+    second += [(9, at + 1, request, row) for row, (_, at, request, _) in enumerate(first[:2])]
+    third = [(11, at + 2, request, len(first)) for _, at, request, _ in first[:1]]
+    return [
+        runner.draft(LevelPlan.of(asked, first, moves=moves, scored=scored)),
+        runner.draft(LevelPlan.of(asked, second, level=2, row_index=len(first))),
+        runner.draft(
+            LevelPlan.of(asked, third, level=3, row_index=len(first) + len(second), scored=[[4, 9]])
+        ),
+    ]
