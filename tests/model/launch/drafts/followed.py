@@ -12,7 +12,7 @@ from spectrie.model.plan import StepPlan, StepResult
 from spectrie.model.step.wanted import Wanted
 from tests.model.drafters.session import PAGE, Request
 
-__all__ = ["Followed", "drafts_of", "levels_behind", "likeliest"]
+__all__ = ["Followed", "drafts_of", "levels_behind", "likeliest", "prefilled"]
 
 
 def drafts_of(runner: Runner) -> Any:
@@ -25,6 +25,9 @@ def likeliest(runner: Runner, plan: StepPlan) -> StepResult:
     return runner.launch(plan, Wanted.LIKELIEST).wait()
 
 
+_KEPT = 100
+
+
 @dataclass
 class Followed:
     """A request whose next tokens are known, so that drafts of it are right for so many tokens.
@@ -34,29 +37,46 @@ class Followed:
         prompt: Its prompt.
         right: How many drafts of a step's tree are accepted.
         truth: What the model goes on with.
+        computed: Tokens of the prompt that are computed once and for all.
     """
 
     request: Request
     prompt: Sequence[int]
     right: int
     truth: list[int]
+    computed: int
 
     @classmethod
     def of(
         cls, runner: Runner, prompt: Sequence[int], right: int, pages: Sequence[int], seat: int
     ) -> Followed:
-        """Asks the model first what it goes on with, over the same pages."""
-        one = cls(Request(runner, pages, seat=seat), prompt, right, [])
-        result = likeliest(runner, one.request.chunk(prompt))
-        one.request.commit(0, len(prompt))
+        """Computes all of a prompt but its last tokens, and asks the model what it goes on with."""
+        request, most = Request(runner, pages, seat=seat), runner.max_batch_rows
+        one = cls(request, prompt, right, [], max(1, len(prompt) - max(1, most // 20)))
+        for first in range(0, one.computed, most):
+            chunk = prompt[first : min(first + most, one.computed)]
+            likeliest(runner, request.chunk(chunk))
+            request.commit(0, len(chunk))
+        request.moves.append((len(chunk) - 1, one.kept))
+        result = likeliest(runner, request.chunk(prompt[one.computed :]))
+        request.commit(0, len(prompt) - one.computed)
         for _ in range(right + 2):
             assert result.tokens is not None
             one.truth.append(int(result.tokens[-1]))
-            result = likeliest(runner, one.request.chunk(one.truth[-1:]))
-            one.request.commit(0, 1)
-        one.request.kv_len = 0
-        one.request.moves = []
+            result = likeliest(runner, request.chunk(one.truth[-1:]))
+            request.commit(0, 1)
+        one.rewind()
         return one
+
+    @property
+    def kept(self) -> int:
+        """Row of the store that keeps the feature behind which a request goes on again."""
+        return self.request.store + _KEPT
+
+    def rewind(self) -> None:
+        """Goes back to before the last tokens of the prompt."""
+        self.request.kv_len = self.computed
+        self.request.moves, self.request.copies = [], [(self.kept, self.request.store)]
 
     @property
     def tree(self) -> StepPlan:
@@ -96,6 +116,17 @@ class Followed:
         request.moves.append((first_row + rows[-1], request.store))
 
 
+def prefilled(runner: Runner, requests: Sequence[Followed]) -> None:
+    """Computes the last tokens of all prompts in one step."""
+    rest = [one.prompt[one.computed :] for one in requests]
+    chunks = [one.request.chunk(tokens) for one, tokens in zip(requests, rest, strict=True)]
+    likeliest(runner, StepPlan.joined(chunks))
+    row = 0
+    for one, tokens in zip(requests, rest, strict=True):
+        one.request.commit(row, len(tokens))
+        row += len(tokens)
+
+
 def levels_behind(
     runner: Runner,
     requests: Sequence[Followed],
@@ -114,11 +145,7 @@ def levels_behind(
         is_asked_before: Whether a level is asked before the step.
         scored: Tokens that each row of the first level scores.
     """
-    likeliest(runner, StepPlan.joined([one.request.chunk(one.prompt) for one in requests]))
-    row = 0
-    for one in requests:
-        one.request.commit(row, len(one.prompt))
-        row += len(one.prompt)
+    prefilled(runner, requests)
     asked = [one.request.asked() for one in requests]
     if is_asked_before:
         roots = [(one.truth[0], one.request.kv_len, i, -1) for i, one in enumerate(requests)]

@@ -20,6 +20,7 @@ from spectrie.model.runner import self_check
 from spectrie.model.runner.drafting import DraftCosts, Drafting
 from tests.model.decoder.interpreted import ascending, by_company
 from tests.model.drafters.session import Request, draft_path, feed, same
+from tests.model.launch.drafts.followed import Followed, drafts_of, levels_behind
 
 TEXT = [7, 3, 9, 1, 5, 2, 8, 6, 4, 11, 13, 12, 17, 19, 18, 15, 16, 22]
 GUESSES = [5, 77]
@@ -42,14 +43,17 @@ def main() -> None:
             model,
             dtype="float32",
             threads=1,
-            num_pages=8,
-            max_context=40,
+            num_pages=24,
+            max_context=96,
             max_batch_rows=24,
             gpu_arithmetic="exact",
             drafter=head,
         )
         expected = alone(runner, len(TEXT))
-        found = {scene: same(SCENES[scene](runner), expected) for scene in scenes}
+        found = {
+            scene: same(SCENES[scene](runner), expected) if scene in SCENES else behind(runner)
+            for scene in scenes
+        }
     print(json.dumps(found))
 
 
@@ -89,6 +93,31 @@ def in_company(runner: Runner) -> list[Answers]:
     return [
         Answers(one.ids[1:2], one.probabilities[1:2], one.scored[: len(SCORED)]) for one in found
     ]
+
+
+def behind(runner: Runner) -> bool:
+    """Whether levels have the bytes of those that are asked where the first was computed behind a step."""
+    requests = [
+        Followed.of(runner, (TEXT * 4)[:length], right, range(first, first + 6), seat=number)
+        for number, (length, right, first) in enumerate([(62, 1, 0), (3, 2, 6), (7, 0, 12)])
+    ]
+    found = []
+    for is_asked_before in (False, True):
+        before = drafts_of(runner).num_ahead
+        found.append(
+            levels_behind(
+                runner,
+                requests,
+                [2, 0, 1],
+                is_asked_before=is_asked_before,
+                scored=[SCORED, [], [4]],
+            )
+        )
+        used = drafts_of(runner).num_ahead - before
+        assert used == (2 * len(requests) if is_asked_before else 0)
+        for one in requests:
+            one.rewind()
+    return same(*found)
 
 
 SCENES: dict[str, Callable[[Runner], list[Answers]]] = {

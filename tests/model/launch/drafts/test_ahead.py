@@ -18,7 +18,13 @@ from spectrie.model.plan import StepPlan
 from spectrie.model.step.wanted import Wanted
 from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.session import same
-from tests.model.launch.drafts.followed import Followed, drafts_of, levels_behind, likeliest
+from tests.model.launch.drafts.followed import (
+    Followed,
+    drafts_of,
+    levels_behind,
+    likeliest,
+    prefilled,
+)
 from tests.model.launch.drafts.scenes import TOKENS, written
 from tests.model.launch.test_graphs import MEMORY, Operations
 
@@ -80,8 +86,9 @@ def nearly(one: list[Answers], other: list[Answers]) -> bool:
 SCORED = [[5, 9, 199], [], [3], [], [8, 8], [], [77], [1, 2]]
 
 
-@pytest.mark.parametrize("recorded", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "recorded"), [*((kind, True) for kind in KINDS), ("eagle3_of_target", False)]
+)
 def test_answers_are_the_bytes_of_a_level_that_is_asked(
     kind: str, recorded: bool, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,11 +105,11 @@ def test_answers_are_the_bytes_of_a_level_that_is_asked(
                 runner, requests, order, is_asked_before=is_asked_before, scored=scored
             )
             used = drafts_of(runner).num_ahead - before
-            # The level before the step follows that of prompts, and a step that was asked.
+            # The level before the step follows that of prompts, behind levels of the scene before.
             assert used == (len(requests) + len(order) if is_asked_before else 0)
             found.append(answers)
             for one in requests:
-                one.request.kv_len, one.request.moves = 0, []
+                one.rewind()
         # Products of torch, which are in place of kernels here, have bits that depend on the number of rows.
         assert same(*found) if recorded else nearly(*found)
         assert (found[0][0].probabilities[:, 0] > 0).all()
@@ -110,11 +117,7 @@ def test_answers_are_the_bytes_of_a_level_that_is_asked(
 
 def stepped(runner: Runner, requests: list[Followed], *, is_asked_before: bool) -> None:
     """Takes requests up to behind a step of trees."""
-    likeliest(runner, StepPlan.joined([one.request.chunk(one.prompt) for one in requests]))
-    row = 0
-    for one in requests:
-        one.request.commit(row, len(one.prompt))
-        row += len(one.prompt)
+    prefilled(runner, requests)
     if is_asked_before:
         runner.draft(first_level(requests, [one.truth[0] for one in requests]))
     likeliest(runner, StepPlan.joined([one.tree for one in requests]))
@@ -166,7 +169,7 @@ def test_a_level_behind_a_step_is_one_more_launch_and_its_answers_are_there(
         assert not set(counted.counts) & MEMORY
         assert counted.counts["draft_roots"] == counted.counts["root_work"] == 1
         for one in requests:
-            one.request.kv_len, one.request.moves = 0, []
+            one.rewind()
 
 
 def test_nothing_is_launched_where_no_drafter_was_asked(tiny: Path, tmp_path: Path) -> None:
@@ -237,7 +240,7 @@ def test_what_a_level_was_not_computed_for_is_computed(
         assert drafts_of(runner).num_ahead - before == used
         for number, one in enumerate(requests):
             one.request.pages[0] = 12 * number
-            one.request.kv_len, one.request.moves = 0, []
+            one.rewind()
     assert same(found[:1], found[1:])
 
 

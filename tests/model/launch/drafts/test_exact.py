@@ -68,3 +68,19 @@ def test_answers_are_the_same_bytes_alone_in_company_and_in_chunks(
 
 def test_products_that_add_otherwise_in_company_are_seen(tiny: Path, tmp_path: Path) -> None:
     assert played("eagle3", tiny, tmp_path, "by_company", "company") == {"company": False}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "eagle3_window",
+        pytest.param("eagle3_of_target", marks=pytest.mark.deep),
+        pytest.param("eagle3_low_rank", marks=pytest.mark.deep),
+        pytest.param("eagle3_deep_window", marks=pytest.mark.deep),
+        pytest.param("mtp", marks=pytest.mark.deep),
+    ],
+)
+def test_levels_behind_a_step_have_the_bytes_of_those_that_are_asked(
+    kind: str, tiny: Path, tmp_path: Path
+) -> None:
+    assert played(kind, tiny, tmp_path, "ascending", "behind") == {"behind": True}
