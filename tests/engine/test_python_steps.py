@@ -25,6 +25,7 @@ class Script:
         fails_at: `launch` or `wait`, which then raises; with a number, only of that plan.
         starts_early: Whether the runner takes tokens that the step before draws.
         num_early: Plans that the engine lets begin early.
+        followed_ms: What a drafter's level takes behind each step.
     """
 
     device_shape = SHAPE
@@ -37,6 +38,7 @@ class Script:
         self.fails_at = fails_at
         self.starts_early = False
         self.num_early = 0
+        self.followed_ms = 0.0
         self._left = steps
         self._plans = 0
 
@@ -79,7 +81,8 @@ class Script:
             none = np.zeros((0, 8), np.int32), np.zeros((0, 8), np.float32)
             return StepResult(torch.zeros(rows, 4), *none, tokens)
 
-        return SimpleNamespace(wait=wait, drawn=plan.plan_id if has_tokens else None)
+        drawn = plan.plan_id if has_tokens else None
+        return SimpleNamespace(wait=wait, drawn=drawn, followed_ms=self.followed_ms)
 
     def commit_tokens(
         self, plan_id: int, *arguments: Any, drawn: bool, logits: Any, compacted: bool
@@ -242,3 +245,42 @@ def test_a_step_that_fails_ends_its_requests_alone_and_after_what_came_before(
     notes = script.notes
     assert notes.index("deliver 9") < notes.index("fail 2") < notes.index("deliver 2")
     assert not any(note.startswith("commit") for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("followed_ms", "expected"),
+    [
+        # The device begins each step when it is launched, or where the level behind the one before is longer, then.
+        (0.0, [10.0, 10.0, 10.0]),
+        (2.0, [10.0, 10.0, 10.0]),
+        (7.0, [10.0, 7.0, 7.0]),
+    ],
+)
+def test_a_step_is_not_charged_for_the_level_behind_the_one_before(
+    followed_ms: float, expected: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("spectrie.engine.python_steps.time", clock)
+    script = Script(3)
+    script.followed_ms = followed_ms
+    commit, note, plan = script.commit_tokens, script._note, script.plan
+    elapsed = []
+
+    def planned(now_s: float, call: str = "plan") -> SimpleNamespace | None:
+        now[0] += 0.004
+        return plan(now_s, call)
+
+    def noted(call: str, *given: Any) -> None:
+        now[0] += 0.010 * (call == "wait")
+        note(call, *given)
+
+    def committed(plan_id: int, tokens: Any, elapsed_ms: float, *given: Any, **options: Any) -> Any:
+        elapsed.append(round(elapsed_ms, 6))
+        return commit(plan_id, tokens, elapsed_ms, *given, **options)
+
+    monkeypatch.setattr(script, "plan", planned)
+    monkeypatch.setattr(script, "_note", noted)
+    monkeypatch.setattr(script, "commit_tokens", committed)
+    run(script)
+    assert elapsed == expected

@@ -12,6 +12,7 @@ import torch
 from bench.gpu.check import Item, Settings
 from bench.gpu.models.random_head import write_random_block, write_random_head
 from bench.gpu.models.shapes import ModelShape
+from bench.gpu.steps.levels_behind import levels_behind_steps
 from bench.gpu.steps.loaded import dry_options, folder_of, measured_models, on_device
 from spectrie.model import load_runner
 
@@ -68,6 +69,7 @@ def _levels(
             "first_level_microseconds": _by_rows(costs.rows, costs.first_ms),
             "later_level_microseconds": _by_rows(costs.rows, costs.later_ms),
             "upkeep_microseconds": round(1e3 * costs.upkeep_ms, 2),
+            **levels_behind_steps(runner),
         }
     finally:
         runner.close()

@@ -21,13 +21,13 @@ def test_levels_and_upkeep_are_measured_in_both_arithmetics(tmp_path: Path) -> N
         assert values["exact"] == name.startswith("tiny exact")
         assert values["weight_bytes"] > 0
         assert values["upkeep_microseconds"] > 0
+        counts = ["1", "2", "4", "8", "16", "32", "64"]
         for level in ("first", "later"):
-            assert list(values[f"{level}_level_microseconds"]) == [
-                "1",
-                "2",
-                "4",
-                "8",
-                "16",
-                "32",
-                "64",
-            ]
+            assert list(values[f"{level}_level_microseconds"]) == counts
+        # Blocks are always asked.
+        behind = [key for key in values if key.endswith("behind_step_microseconds")]
+        assert len(behind) == (0 if "blocks" in name else 2)
+        for key in behind:
+            # More are together than steps are recorded for, here.
+            assert list(values[key]) == ["1", "8"]
+            assert min(values[key].values()) > 0

@@ -122,7 +122,7 @@ class Ahead:
         on, shape = trunk.operators.device, trunk.operators.shape
         self._buckets = capacity.buckets_up_to(max_rows)
         rows = self._buckets[-1]
-        self.max_rows = max_rows
+        self.max_rows = min(max_rows, rows)
         """Walks of a step at most."""
         self._walks = StepArrays.of([StepArray(section, rows, ROOT_WORDS, keeps=True)], on)
         self._rows = RootRows.empty(rows, on)

@@ -1,0 +1,71 @@
+"""What first levels take that are computed behind a step, and what of that the host waits for."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from spectrie.model import Runner
+from spectrie.model.drafters import LevelPlan
+from spectrie.model.launch.launcher import Launcher
+from spectrie.model.plan import StepPlan
+from spectrie.model.step.wanted import Wanted
+
+__all__ = ["levels_behind_steps"]
+
+_REQUESTS = (1, 8, 64)
+_ROUNDS = 5
+_CONTEXT = 256
+
+
+def levels_behind_steps(runner: Runner) -> dict[str, dict[str, float]]:
+    """Returns, by numbers of requests, the microseconds of such a level by the device's clock, and those until its
+    answers are there once the step's results are; nothing for a drafter whose first levels are always asked.
+
+    Overwrites the cache's first pages.
+
+    Args:
+        runner: With a drafter, on one GPU.
+    """
+    decoder = runner._decoder
+    assert isinstance(decoder, Launcher)
+    counts = [count for count in _REQUESTS if count <= runner.max_batch_rows]
+    found = {str(count): _level(runner, decoder.drafts, count) for count in counts}
+    times = {count: one for count, one in found.items() if one is not None}
+    if not times:
+        return {}
+    return {
+        "level_behind_step_microseconds": {count: one[0] for count, one in times.items()},
+        "answers_behind_step_microseconds": {count: one[1] for count, one in times.items()},
+    }
+
+
+def _level(runner: Runner, drafts: Any, count: int) -> tuple[float, float] | None:
+    """The times of one number of requests, of the fastest of some steps; None where no level follows a step."""
+    most = min(runner.max_context, runner.num_pages * runner.page_size)
+    kv_len = max(1, min(_CONTEXT, most - 3))
+    pages = list(range(-(-(kv_len + 1) // runner.page_size)))
+    stores = [runner.num_pages + index for index in range(count)]
+    step = StepPlan.joined(
+        [StepPlan.single([0], kv_len=kv_len, pages=pages, feature=store) for store in stores]
+    )
+    moves = list(enumerate(stores))
+    requests = [(kv_len + 1, store, pages) for store in stores]
+    times = []
+    # Behind the first step no level was asked.
+    for _ in range(_ROUNDS + 1):
+        launched = runner.launch(step, Wanted.LIKELIEST)
+        tokens = launched.wait().tokens
+        assert tokens is not None
+        roots = [(token, kv_len + 1, row, -1) for row, token in enumerate(tokens.tolist())]
+        level = LevelPlan.of(requests, roots, moves=moves)
+        before = drafts.num_ahead
+        started = time.perf_counter()
+        runner.draft(level)
+        waited_ms = (time.perf_counter() - started) * 1e3
+        if drafts.num_ahead > before:
+            times.append((launched.followed_ms, waited_ms))
+    if not times:
+        return None
+    level_ms, waited_ms = (min(column) for column in zip(*times, strict=True))
+    return round(1e3 * level_ms, 2), round(1e3 * waited_ms, 2)
