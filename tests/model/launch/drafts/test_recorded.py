@@ -206,4 +206,4 @@ def test_levels_hold_the_memory_that_they_recorded(
     levels.record()
     gc.collect()
     assert made and all(one() is not None for one in made)
-    assert levels._scratch.bytes > 0
+    assert levels.scratch.bytes > 0

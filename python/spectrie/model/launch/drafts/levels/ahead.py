@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -67,6 +67,14 @@ class Left:
 
 
 @dataclass(slots=True)
+class _Head:
+    """What the head took when it was computed last, and what it found; nothing before."""
+
+    x: torch.Tensor | None = None
+    found: Found = ()
+
+
+@dataclass(slots=True)
 class _Size:
     """Levels of up to `rows` rows.
 
@@ -74,23 +82,23 @@ class _Size:
         sizes: Of their results, which stand behind what was found.
         computes: Launches a level, once it is recorded.
         scores: Launches what scores tokens of it, likewise.
-        head: What the head took and found when it was computed last.
+        head: Of recorded levels.
     """
 
     rows: int
     sizes: LevelSizes
     computes: Recorded | None = None
     scores: Recorded | None = None
-    head: tuple[torch.Tensor, Found] | None = None
+    head: _Head = field(default_factory=_Head)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A level that was launched: for which walks, and whether as recorded work."""
+    """A level that was launched, for which walks; with a head of its own if it was not recorded."""
 
     walks: StepWalks
     size: _Size
-    is_recorded: bool
+    head: _Head | None
 
 
 class Ahead:
@@ -160,12 +168,12 @@ class Ahead:
         self._score_words.zero_()
         sizes = list(reversed(self._sizes.values()))
         for one in sizes:
-            self._device.launch(self._computing(one, left, scratch))
-            self._device.launch(self._scoring(one, scratch))
+            self._device.launch(self._computing(one, one.head, left, scratch))
+            self._device.launch(self._scoring(one, one.head, scratch))
         self._device.wait()
         for one in sizes:
-            one.computes = self._device.record(self._computing(one, left, scratch))
-            one.scores = self._device.record(self._scoring(one, scratch))
+            one.computes = self._device.record(self._computing(one, one.head, left, scratch))
+            one.scores = self._device.record(self._scoring(one, one.head, scratch))
         self._fixed = left
         return len(sizes)
 
@@ -183,17 +191,18 @@ class Ahead:
         self._spans.reverse()
         span = self._spans[0]
         span.begin()
-        is_recorded = self._fixed is not None and left.is_at(self._fixed)
-        if is_recorded and size.computes is not None:
+        head = None
+        if size.computes is not None and self._fixed is not None and left.is_at(self._fixed):
             size.computes.launch()
         else:
-            device.launch(self._computing(size, left, Scratch(self._results.device)))
+            head = _Head()
+            device.launch(self._computing(size, head, left, Scratch(self._results.device)))
         # Scored tokens come last, and none are asked yet.
         count = _FOUND_WORDS * size.rows + size.sizes.words - size.sizes.scored
         device.copy(self._pinned[:count], self._results[:count])
         span.end()
         self._done.record()
-        self._pending = _Pending(walks, size, is_recorded)
+        self._pending = _Pending(walks, size, head)
         return span
 
     def forget(self) -> None:
@@ -239,10 +248,10 @@ class Ahead:
         device, size, sections = self._device, pending.size, Sections(arrays)
         sections.write(self._pinned_words.numpy())
         device.copy(self._score_words[: sections.words], self._pinned_words[: sections.words])
-        if pending.is_recorded and size.scores is not None:
+        if pending.head is not None:
+            device.launch(self._scoring(size, pending.head, Scratch(self._results.device)))
+        elif size.scores is not None:
             size.scores.launch()
-        else:
-            device.launch(self._scoring(size, Scratch(self._results.device)))
         end = _FOUND_WORDS * size.rows + size.sizes.words
         begin = end - size.sizes.scored
         behind = begin + len(arrays[0])
@@ -252,7 +261,9 @@ class Ahead:
 
     # Work refers to what it uses and not to this object: what holds it would then never be freed at once.
 
-    def _computing(self, size: _Size, left: Left, scratch: Scratch) -> Callable[[], None]:
+    def _computing(
+        self, size: _Size, head: _Head, left: Left, scratch: Scratch
+    ) -> Callable[[], None]:
         """Returns what computes a level."""
         trunk, places, shape = self._trunk, self._places, self._trunk.operators.shape
         begin = _FOUND_WORDS * size.rows
@@ -286,7 +297,7 @@ class Ahead:
         asked = self._asked(size)
 
         @torch.inference_mode()
-        def work_of_level() -> None:
+        def compute() -> None:
             spectrie_kernels.unpack(left.beside, all_walks)
             spectrie_kernels.draft_roots(
                 left.packed, _SECTIONS, walks, count, left.drawn, places, rows
@@ -295,23 +306,22 @@ class Ahead:
                 spectrie_kernels.root_work(rows, count, order, one)
             trunk.operators.begin_level(step, None, scratch)
             x = trunk.compute(step, rows.origins, rows.places, scratch, is_first=True)
-            size.head = x, trunk.naming.answer(x, asked, trunk.operators, views)
+            head.x, head.found = x, trunk.naming.answer(x, asked, trunk.operators, views)
 
-        return work_of_level
+        return compute
 
-    def _scoring(self, size: _Size, scratch: Scratch) -> Callable[[], None]:
-        """Returns what scores tokens of the level of that size that was computed last."""
+    def _scoring(self, size: _Size, head: _Head, scratch: Scratch) -> Callable[[], None]:
+        """Returns what scores tokens of the level whose head that is."""
         trunk, words, arrays = self._trunk, self._score_words, self._scored
         views = size.sizes.split(self._results[_FOUND_WORDS * size.rows :])
         asked = self._asked(size)
 
         @torch.inference_mode()
         def work() -> None:
-            assert size.head is not None
+            assert head.x is not None
             spectrie_kernels.unpack(words, arrays)
-            x, found = size.head
             trunk.operators.scratch = scratch
-            trunk.naming.score(x, found, asked, trunk.operators, views.scored)
+            trunk.naming.score(head.x, head.found, asked, trunk.operators, views.scored)
 
         return work
 
