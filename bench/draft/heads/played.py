@@ -21,13 +21,13 @@ from bench.draft.recording.head_file import ANSWERS, ENDING, HeadAnswers, read_a
 from bench.draft.trace import TOP_K
 from spectrie import _core
 from spectrie._proto import worker_pb2
+from spectrie.model.plan import LEFT_OUT
 from spectrie.types import Source
 
 __all__ = ["Costs", "Played", "Text", "joined", "play", "texts_of", "whole_bigrams"]
 
 _VOCABULARY = 49152
 _PAGES, _PAGE = 4096, 16
-_LEFT_OUT = -2
 _LEVELS = 5
 
 
@@ -278,7 +278,7 @@ def _serve(
 
 def _num_kept(plan: _core.Plan, output: _core.StepOutput) -> int:
     """Tokens of a step of which a drafter keeps entries: of prompts and outputs, but for requests that are left out."""
-    is_left_out = plan.request_feature == _LEFT_OUT
+    is_left_out = plan.request_feature == LEFT_OUT
     kept = np.zeros(len(plan.request_kind), np.bool_)
     kept[: len(is_left_out)] = ~is_left_out
     prompts = plan.request_row_count[(plan.request_kind == 0) & kept].sum()

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TREE_ROWS", "Forward", "PlanArrays", "RankForward", "StepPlan", "StepResult"]
+__all__ = [
+    "LEFT_OUT",
+    "TREE_ROWS",
+    "Forward",
+    "PlanArrays",
+    "RankForward",
+    "StepPlan",
+    "StepResult",
+]
 
 TREE_ROWS = 64
 """Most rows of a tree: a row's ancestors are the bits of a number."""
@@ -20,6 +28,9 @@ TREE_ROWS = 64
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 Float32 = NDArray[np.float32]
+
+LEFT_OUT = -2
+"""In place of the feature of a request: drafters keep nothing of its rows."""
 
 
 class PlanArrays(Protocol):

@@ -28,6 +28,7 @@ mod scheduling;
 mod sequence;
 mod speculation;
 
+pub use cache::LEFT_OUT;
 pub use clock::{Clock, SystemClock};
 pub use config::EngineConfig;
 pub use costs::CostShape;
@@ -38,6 +39,6 @@ pub use output::{
     CalibrationBin, DrafterLoad, Finish, Load, NUM_BINS, NetGain, RequestOutput, RequestStats,
 };
 pub use plan::packing::{DeviceShape, PackedStep, TileRows};
-pub use plan::{DraftPlan, LEFT_OUT, Plan, RowKind};
+pub use plan::{DraftPlan, Plan, RowKind};
 pub use request::{Request, StopFinder};
 pub use speculation::DrafterInfo;

@@ -1,9 +1,8 @@
 //! What the cache is told and asked of features.
 
 use super::cache::Cache;
-use super::features::{FeatureCopies, Features};
+use super::features::{FeatureCopies, Features, LEFT_OUT};
 use super::table::PageTable;
-use crate::plan::LEFT_OUT;
 
 impl Cache {
     /// Keeps features of up to so many running requests from now on, before any page was filled, or goes on to; `None`

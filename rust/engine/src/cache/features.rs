@@ -8,6 +8,9 @@
 //! Requests may be left out: drafters then keep nothing of their rows from there on. One without a row of the store is.
 //! Who goes on from a page that such a request filled is left out too.
 
+/// In place of a row of the store: drafters keep nothing of the request's rows.
+pub const LEFT_OUT: i32 = -2;
+
 /// The row of the store that holds the feature of a running request's last token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seat {

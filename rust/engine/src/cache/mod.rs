@@ -24,5 +24,6 @@ mod written;
 
 pub(crate) use cache::Cache;
 pub(crate) use draft_keys::Planned;
+pub use features::LEFT_OUT;
 pub(crate) use reuse::{CachedPrefix, Resident};
 pub(crate) use table::PageTable;

@@ -5,5 +5,5 @@ pub(crate) mod packing;
 mod rows;
 
 pub use draft_plan::DraftPlan;
-pub use rows::{LEFT_OUT, Plan, RowKind};
+pub use rows::{Plan, RowKind};
 pub(crate) use rows::{Row, drawn_token};

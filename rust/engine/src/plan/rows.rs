@@ -1,8 +1,5 @@
 //! The rows of one forward, as arrays.
 
-/// In place of a row of the feature store: drafters keep nothing of the request's rows.
-pub const LEFT_OUT: i32 = -2;
-
 /// What one forward computes. All arrays are `i32` unless said; R rows, Q requests, S sampled rows,
 /// T top rows, M moves.
 ///
@@ -53,7 +50,7 @@ pub struct Plan {
     /// Slots to copy to, \[M\].
     pub kv_move_dst: Vec<i32>,
     /// Row of the feature store that the first row of each request follows, −1 where that is not known:
-    /// then the drafter's keys of that row are there already, or position 0. [`LEFT_OUT`] where drafters keep
+    /// then the drafter's keys of that row are there already, or position 0. [`LEFT_OUT`](crate::LEFT_OUT) where drafters keep
     /// nothing of the request's rows. Empty without a drafter, else \[Q\].
     pub request_feature: Vec<i32>,
     /// Features to copy before the forward, from a row of the last forward to one of the store.

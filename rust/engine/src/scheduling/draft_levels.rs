@@ -44,21 +44,28 @@ impl Scheduler {
 
     /// Has drafters that sleep keep nothing of the rows of most requests that decode: what they add to each row is lost
     /// where they are not asked. The first ones are kept, which show when they should wake, and those of fixed modes.
+    /// None is kept that none of the drafters may be asked about.
     pub(super) fn leave_out_some(&mut self) {
-        let Some(most) = self.speculator.most_followed() else {
+        let reading = self.speculator.drafters_reading(true);
+        if reading.is_empty() {
             return;
-        };
+        }
+        let (speculator, most) = (&self.speculator, self.speculator.most_followed());
         let decoding = self.running.values_mut().filter(|one| one.decoding);
         let is_chosen = |mode| mode == SpeculationMode::Auto;
         let chosen = decoding.filter(|one| !one.is_guest && is_chosen(one.drafting.mode()));
         let cache = &mut self.cache;
         let mut followed = 0;
         for sequence in chosen {
-            if !cache.is_left_out(&sequence.table) {
-                followed += 1;
-                if followed > most {
-                    cache.leave_out(&mut sequence.table);
-                }
+            let namespace = sequence.table.namespace();
+            let may_ask = |&drafter: &usize| speculator.may_draft_from(drafter, namespace);
+            if cache.is_left_out(&sequence.table) {
+                continue;
+            }
+            let is_of_use = reading.iter().any(may_ask);
+            followed += usize::from(is_of_use);
+            if !is_of_use || most.is_some_and(|most| followed > most) {
+                cache.leave_out(&mut sequence.table);
             }
         }
     }

@@ -17,7 +17,7 @@ from spectrie.model.launch.drafts.levels.level import check_pairs, refuse
 from spectrie.model.launch.drafts.operators import DraftOperators, NamedScratch
 from spectrie.model.launch.drafts.words import LevelArrays, LevelShape, Sections
 from spectrie.model.operators.gpu import GpuOperators
-from spectrie.model.plan import PlanArrays
+from spectrie.model.plan import LEFT_OUT, PlanArrays
 from spectrie.model.step.device import Device
 from spectrie.model.step.input import StepInput
 from spectrie.model.step.scratch import HeldScratch, Scratch
@@ -26,9 +26,6 @@ from spectrie_kernels import MAX_TREE_ROWS, StepArray
 __all__ = ["EntryKeeper", "FeaturePlan"]
 
 Int32 = NDArray[np.int32]
-
-_LEFT_OUT = -2
-"""In place of a request's feature: none of its rows gets an entry."""
 
 _TIMED = 20
 
@@ -106,10 +103,10 @@ class EntryKeeper:
         given = plan.request_feature
         if len(given) not in (0, len(starts)):
             raise ValueError(f"request_feature has {len(given)} elements, expected {len(starts)}")
-        wrong = (given < _LEFT_OUT) | (given >= store)
+        wrong = (given < LEFT_OUT) | (given >= store)
         if wrong.any():
             index = int(np.argmax(wrong))
-            refuse("request_feature", index, given[index], f"{_LEFT_OUT}, -1 or 0..{store}")
+            refuse("request_feature", index, given[index], f"{LEFT_OUT}, -1 or 0..{store}")
         moves = check_pairs("feature_moves", plan.feature_moves, self.num_rows, store)
         copies = check_pairs("feature_copies", plan.feature_copies, store, store)
         rows = len(plan.row_token)
@@ -119,7 +116,7 @@ class EntryKeeper:
         before = given[owner] if len(given) else np.full(rows, -1)
         origins = np.where(parent >= 0, store + starts[owner] + parent, before)
         # There is no feature before the first token.
-        origins = np.where((plan.row_position == 0) | (before == _LEFT_OUT), -1, origins)
+        origins = np.where((plan.row_position == 0) | (before == LEFT_OUT), -1, origins)
         origins = origins.astype(np.int32)
         slots = np.where(origins >= 0, plan.row_slot, -1).astype(np.int32)
         first = moves + np.array([store, 0], np.int32)

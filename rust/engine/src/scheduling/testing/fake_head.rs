@@ -6,7 +6,8 @@ use std::collections::HashSet;
 use spectrie_types::seed::splitmix;
 
 use super::model::PAGE_SIZE;
-use crate::plan::{DraftPlan, LEFT_OUT, Plan};
+use crate::cache::LEFT_OUT;
+use crate::plan::{DraftPlan, Plan};
 use crate::scheduling::Scheduler;
 use crate::speculation::DrafterInfo;
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrie.model.drafters.plan import DraftPlan
-from spectrie.model.plan import PlanArrays
+from spectrie.model.plan import LEFT_OUT, PlanArrays
 from spectrie_kernels import MAX_TREE_ROWS, ROOT_WORDS
 
 __all__ = ["StepWalks"]
@@ -16,7 +16,7 @@ Int64 = NDArray[np.int64]
 
 
 class StepWalks:
-    """The walks of a step: one for each request that decodes, or whose prompt ends.
+    """The walks of a step: one for each request that decodes, or whose prompt ends, and is not left out.
 
     Args:
         plan: The step.
@@ -30,7 +30,9 @@ class StepWalks:
         rows = np.where(is_tree, counts, 1)
         sample = np.searchsorted(plan.sample_rows, first)
         behind = np.searchsorted(plan.sample_rows, first + rows)
-        chosen = (counts > 0) & (rows <= MAX_TREE_ROWS) & (behind - sample == rows)
+        feature = getattr(plan, "request_feature", np.zeros(0, np.int32))
+        is_kept = feature != LEFT_OUT if len(feature) else np.ones(len(counts), np.bool_)
+        chosen = is_kept & (counts > 0) & (rows <= MAX_TREE_ROWS) & (behind - sample == rows)
         base = plan.request_kv_len + first - starts
         columns = (first, rows, sample, base, plan.page_indptr[:-1])
         self.words: Int32 = np.stack(columns, axis=1)[chosen].astype(np.int32)
