@@ -26,6 +26,7 @@ class Script:
         starts_early: Whether the runner takes tokens that the step before draws.
         num_early: Plans that the engine lets begin early.
         followed_ms: What a drafter's level takes behind each step.
+        waited_ms: What steps are said to have waited for such levels.
     """
 
     device_shape = SHAPE
@@ -39,6 +40,7 @@ class Script:
         self.starts_early = False
         self.num_early = 0
         self.followed_ms = 0.0
+        self.waited_ms: list[float] = []
         self._left = steps
         self._plans = 0
 
@@ -83,6 +85,9 @@ class Script:
 
         drawn = plan.plan_id if has_tokens else None
         return SimpleNamespace(wait=wait, drawn=drawn, followed_ms=self.followed_ms)
+
+    def note_waited(self, waited_ms: float) -> None:
+        self.waited_ms.append(round(waited_ms, 6))
 
     def commit_tokens(
         self, plan_id: int, *arguments: Any, drawn: bool, logits: Any, compacted: bool
@@ -248,16 +253,18 @@ def test_a_step_that_fails_ends_its_requests_alone_and_after_what_came_before(
 
 
 @pytest.mark.parametrize(
-    ("followed_ms", "expected"),
+    ("followed_ms", "expected", "waited"),
     [
         # The device begins each step when it is launched, or where the level behind the one before is longer, then.
-        (0.0, [10.0, 10.0, 10.0]),
-        (2.0, [10.0, 10.0, 10.0]),
-        (7.0, [10.0, 7.0, 7.0]),
+        (0.0, [10.0, 10.0, 10.0], []),
+        (2.0, [10.0, 10.0, 10.0], []),
+        (7.0, [10.0, 7.0, 7.0], [3.0, 3.0]),
+        # The host saw the step before end long after the device did.
+        (70.0, [10.0, 0.0, 0.0], [66.0, 66.0]),
     ],
 )
 def test_a_step_is_not_charged_for_the_level_behind_the_one_before(
-    followed_ms: float, expected: list[float], monkeypatch: pytest.MonkeyPatch
+    followed_ms: float, expected: list[float], waited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
     clock = SimpleNamespace(monotonic=lambda: now[0])
@@ -284,3 +291,4 @@ def test_a_step_is_not_charged_for_the_level_behind_the_one_before(
     monkeypatch.setattr(script, "commit_tokens", committed)
     run(script)
     assert elapsed == expected
+    assert script.waited_ms == waited

@@ -8,9 +8,14 @@ import spectrie_kernels
 from bench.gpu.models.shapes import MODELS, TINY, ModelShape, ProductShape
 from spectrie._core import PackedSection
 from spectrie_kernels import (
+    ROOT_WORDS,
     AttentionArrays,
     AttentionTiles,
+    KeyOrder,
     PartialSums,
+    RootPlaces,
+    RootRows,
+    RootSections,
     StepArray,
     StepArrays,
     WorkArrays,
@@ -48,6 +53,7 @@ def launch_step(
     spectrie_kernels.compact_slots(slots, slots.clone(), tokens, rows, walks, tokens[:1])
     for window in windows:
         _attend_recorded(model, dtype, device, window)
+        _follow(model, device, window)
     qkv, _, gate_up, *_ = model.products
     for product in _forms_of(qkv, dtype, device):
         _rotate(model, product, dtype, device)
@@ -122,11 +128,38 @@ def _attend_recorded(
         )
 
 
+def _follow(model: ModelShape, device: _Device, window: int | None) -> None:
+    """What finds the first rows of drafts behind a step, and attention's work of them; none counts."""
+    packed, count = _empty_step(device), torch.zeros(1, dtype=torch.int32, device=device)
+    walks = torch.zeros(_ROWS, ROOT_WORDS, dtype=torch.int32, device=device)
+    places = RootPlaces(
+        first_feature=0, first_slot=0, first_state=0, dump=0, max_context=1, embedded=1
+    )
+    sections = RootSections(
+        PackedSection.ROW_TOKEN, PackedSection.ROW_PARENT, PackedSection.PAGE_IDS
+    )
+    rows = RootRows.empty(_ROWS, device)
+    spectrie_kernels.draft_roots(packed, sections, walks, count, packed[:8], places, rows)
+    order = KeyOrder.of(model.kv_heads, window)
+
+    def empty(*shape: int) -> torch.Tensor:
+        return torch.zeros(*shape, dtype=torch.int32, device=device)
+
+    items = _ROWS * (order.most_splits + 1)
+    work = WorkArrays(empty(items, 8), empty(_ROWS, 4), empty(0, 8), empty(3))
+    spectrie_kernels.root_work(rows, count, order, work)
+
+
+def _empty_step(device: _Device) -> torch.Tensor:
+    """A packed step whose table says that all sections are empty and begin behind it."""
+    packed = torch.zeros(1024, dtype=torch.int32, device=device)
+    packed[0 : 2 * len(PackedSection) : 2] = 512
+    return packed
+
+
 def unpack_all(device: _Device) -> None:
     """Launches what brings a packed step to its arrays, and tokens of the step before to it."""
-    packed = torch.zeros(1024, dtype=torch.int32, device=device)
-    # Its table says that all sections are empty and begin behind it.
-    packed[0 : 2 * len(PackedSection) : 2] = 512
+    packed = _empty_step(device)
     spectrie_kernels.unpack(packed, StepArrays.of([StepArray(PackedSection.ROW_TOKEN, 8)], device))
     spectrie_kernels.take_drawn(packed, PackedSection.ROW_TOKEN, packed[:8])
 

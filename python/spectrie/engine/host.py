@@ -300,7 +300,8 @@ def _add_drafters(engine: _core.Engine, options: EngineOptions, runner: Runner) 
             namespaces=drafter.namespaces,
             fill_ms=costs.fill_ms,
         )
-        engine.set_drafter_upkeep(costs.upkeep_ms)
+        # On a GPU all rows of a step go through the products of entries, whoever they are kept for.
+        engine.set_drafter_upkeep(costs.upkeep_ms, by_row=runner.native is not None)
         log.info("drafter %s: %s", drafter.name, costs)
         expected = forecast(drafter, *runner.measure_costs())
         if expected is not None:

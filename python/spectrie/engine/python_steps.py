@@ -220,8 +220,12 @@ class PythonSteps:
         tops = result.top_ids, result.top_probabilities
         is_drawn = step.wanted is Wanted.DRAWN and result.tokens is not None
         # One that was launched behind another began when that one ended, and a drafter's level behind it.
-        followed_ms = 0.0 if self._last is None else self._last.followed_ms
-        started = max(step.started, self._ended + followed_ms / 1e3)
+        followed_s = 0.0 if self._last is None else self._last.followed_ms / 1e3
+        before = self._ended + followed_s
+        started = max(step.started, before)
+        waited_s = min(followed_s, max(before - step.started, 0.0))
+        if waited_s > 0:
+            self._engine.note_waited(waited_s * 1e3)
         self._last = step.launched
         if result.tokens is not None and (is_drawn or plan.is_greedy):
             # Not a call of torch on this way: each costs some ten microseconds after a forward,
@@ -230,7 +234,7 @@ class PythonSteps:
             self._output = self._engine.commit_tokens(
                 plan.plan_id,
                 result.tokens,
-                (now - started) * 1e3,
+                max(now - started, 0.0) * 1e3,
                 now,
                 *tops,
                 drawn=is_drawn,
@@ -246,7 +250,7 @@ class PythonSteps:
             logits.ctypes.data,
             len(logits),
             logits.strides[0] // logits.itemsize if len(logits) else 0,
-            (now - started) * 1e3,
+            max(now - started, 0.0) * 1e3,
             now,
             *tops,
         )

@@ -101,12 +101,20 @@ class Engine:
         Raises:
             EngineError: A value is out of range, there are too many, or a step was planned before.
         """
-    def set_drafter_upkeep(self, upkeep_ms: float) -> None:
+    def set_drafter_upkeep(self, upkeep_ms: float, *, by_row: bool = True) -> None:
         """Prices what the drafter that was added last adds to every forward, asked or not: `upkeep_ms` to
-        one of one row. Its gain is then told over steps without it; no effect without a drafter.
+        one of one row. Its gain is then told over steps without it; no effect without a drafter. Where that
+        grows `by_row`, plans may leave requests out while it sleeps.
 
         Raises:
             EngineError: It is below 0 or not finite.
+        """
+    def note_waited(self, waited_ms: float) -> None:
+        """Notes that the forward in flight began `waited_ms` after its launch, because the device was answering for
+        a drafter what nobody asked: the step is measured without that. Comes before its results.
+
+        Raises:
+            EngineError: The engine was stopped.
         """
     def draft_plan(self, now_s: float) -> DraftPlan | None:
         """What the drafter is asked next, before the plan; None when nothing is worth asking: then comes

@@ -143,11 +143,10 @@ impl Cache {
             table.num_drafted[keys.drafter()] = num_tokens;
         }
         let num_new = self.pages_for(num_tokens) - table.num_shared;
-        let last = table.pages.last().copied();
         let follows = self
             .features
             .as_ref()
-            .is_some_and(|features| !last.is_some_and(|page| features.is_left_out(page)));
+            .is_some_and(|features| !features.lacks_some(&table.pages));
         let features = self.features.as_ref().filter(|_| follows);
         // What drafters lack entries of is of no use to them.
         let running = running.filter(|one| !follows || one.table.seat.is_some());
@@ -155,7 +154,7 @@ impl Cache {
         let copied = reuse::longest_beginning(&self.pool, table, reusable, running, may_copy)
             .filter(|&(page, _)| num_new + self.pool.num_idle_of(&[page]) <= self.num_available())
             // The last one is computed again where its feature is needed.
-            .filter(|&(_, count)| count > usize::from(self.features.is_some()));
+            .filter(|&(_, count)| count > usize::from(follows));
         if let Some((page, _)) = copied {
             // It must not be handed out before it is copied from.
             self.pool.hold(page);
@@ -171,7 +170,12 @@ impl Cache {
                 };
                 self.copies.push(copy);
             }
-            table.kv_len += count - usize::from(self.features.is_some());
+            if let Some(features) = self.features.as_mut().filter(|_| !follows) {
+                // Even where all of a page is copied.
+                let (size, first) = (self.pool.page_size(), table.kv_len);
+                features.leave_out(&table.pages, size, first, count);
+            }
+            table.kv_len += count - usize::from(follows);
         }
         if let Some(features) = self.features.as_mut().filter(|_| follows) {
             // A token whose keys were copied is computed again, and gives its feature.

@@ -76,7 +76,7 @@ impl Features {
     /// How many of `pages`, the beginning of a text, a request may go on after: the feature of the last
     /// of their tokens must be known, but for one that is left out by that.
     pub(super) fn num_usable(&self, pages: &[u32]) -> usize {
-        if pages.last().is_some_and(|&page| self.is_left_out(page)) {
+        if self.lacks_some(pages) {
             return pages.len();
         }
         let last = pages.iter().rposition(|&page| self.known[page as usize]);
@@ -86,6 +86,11 @@ impl Features {
     /// Whether drafters lack entries of a full page's tokens.
     pub(super) fn is_left_out(&self, page: u32) -> bool {
         self.left_out[page as usize]
+    }
+
+    /// Whether they lack some of those of full pages.
+    pub(super) fn lacks_some(&self, pages: &[u32]) -> bool {
+        pages.iter().any(|&page| self.is_left_out(page))
     }
 
     /// Notes that drafters keep nothing of so many tokens of a request from the one at `first` on.

@@ -249,3 +249,23 @@ fn one_whose_page_is_replaced_by_one_that_drafters_lack_is_left_out() {
         check(&cache, &[&first, &second]);
     }
 }
+
+#[test]
+fn what_lies_behind_a_page_that_drafters_lack_is_of_no_use_to_them() {
+    let mut cache = with_features();
+    let text: Vec<u32> = (1..=10).collect();
+    let mut first = User::new(0, &text[..5]);
+    let mut second = User::new(1, &text[..9]);
+    for user in [&mut first, &mut second] {
+        user.enter(&mut cache, &[]);
+    }
+    cache.leave_out(&mut first.table);
+    first.compute_rows(&mut cache);
+    second.compute_rows(&mut cache);
+    let mut third = User::new(2, &text);
+    third.enter(&mut cache, &[&first, &second]);
+    assert!(third.table.kv_len() >= 8);
+    assert!(cache.is_left_out(&third.table));
+    cache.take_copies();
+    check(&cache, &[&first, &second, &third]);
+}

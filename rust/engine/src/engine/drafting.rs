@@ -17,12 +17,23 @@ impl Engine {
         self.shared.core()?.add_drafter(drafter)
     }
 
+    /// Notes that the forward in flight began `waited_ms` after its launch, because the device was answering for a drafter what
+    /// nobody asked: the step is measured without that. Comes before its results.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub fn note_waited(&self, waited_ms: f64) -> Result<(), EngineError> {
+        self.shared.core()?.note_waited(waited_ms);
+        Ok(())
+    }
+
     /// Prices what the drafter that was added last adds to every forward, asked or not: `upkeep_ms` to one of one row. Its gain is
-    /// then told over steps without it; no effect without a drafter.
+    /// then told over steps without it; no effect without a drafter. Where that grows `by_row`, requests may be left out
+    /// while it sleeps ([`LEFT_OUT`](crate::LEFT_OUT)).
     ///
     /// # Errors
     /// [`EngineError::Config`] for a number that is below 0 or not finite; [`EngineError::Stopped`].
-    pub fn set_drafter_upkeep(&self, upkeep_ms: f64) -> Result<(), EngineError> {
+    pub fn set_drafter_upkeep(&self, upkeep_ms: f64, by_row: bool) -> Result<(), EngineError> {
         if !upkeep_ms.is_finite() || upkeep_ms < 0.0 {
             return Err(EngineError::Config {
                 name: "upkeep_ms",
@@ -30,7 +41,7 @@ impl Engine {
                 allowed: "a finite number of 0 or more".to_owned(),
             });
         }
-        self.shared.core()?.set_drafter_upkeep(upkeep_ms);
+        self.shared.core()?.set_drafter_upkeep(upkeep_ms, by_row);
         Ok(())
     }
 

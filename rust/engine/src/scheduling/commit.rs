@@ -54,7 +54,8 @@ impl Scheduler {
         }
         let feedback_ms = self.put_off(Chore::Learn(feedback));
         // Callers whose clock knows nothing but forwards leave out what planning took.
-        let until_results_ms = ((now_s - open.planned_s) * 1e3).max(open.plan_ms + elapsed_ms);
+        let passed_ms = (now_s - open.planned_s) * 1e3 - self.step_times.take_waited_ms();
+        let until_results_ms = passed_ms.max(open.plan_ms + elapsed_ms);
         // What is done beside an early plan's forward is in the time of that step.
         let (commit_ms, upkeep_ms) = if self.flight.is_early() {
             (0.0, open.upkeep_ms)

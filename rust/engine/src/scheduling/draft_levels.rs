@@ -43,28 +43,36 @@ impl Scheduler {
     }
 
     /// Has drafters that sleep keep nothing of the rows of most requests that decode: what they add to each row is lost
-    /// where they are not asked. The first ones are kept, which show when they should wake, and those of fixed modes.
-    /// None is kept that none of the drafters may be asked about.
+    /// where they are not asked. The first ones of each drafter are kept, which show when it should wake, and those of
+    /// fixed modes that draft from one. None is kept that no drafter may be asked about.
     pub(super) fn leave_out_some(&mut self) {
-        let reading = self.speculator.drafters_reading(true);
-        if reading.is_empty() {
+        let (speculator, cache) = (&self.speculator, &mut self.cache);
+        if !speculator.may_leave_out() {
             return;
         }
-        let (speculator, most) = (&self.speculator, self.speculator.most_followed());
+        let reading = speculator.drafters_reading(true);
+        let most = speculator.most_followed();
+        let mut followed = vec![0; reading.len()];
         let decoding = self.running.values_mut().filter(|one| one.decoding);
-        let is_chosen = |mode| mode == SpeculationMode::Auto;
-        let chosen = decoding.filter(|one| !one.is_guest && is_chosen(one.drafting.mode()));
-        let cache = &mut self.cache;
-        let mut followed = 0;
-        for sequence in chosen {
-            let namespace = sequence.table.namespace();
-            let may_ask = |&drafter: &usize| speculator.may_draft_from(drafter, namespace);
+        for sequence in decoding.filter(|one| !one.is_guest) {
             if cache.is_left_out(&sequence.table) {
                 continue;
             }
-            let is_of_use = reading.iter().any(may_ask);
-            followed += usize::from(is_of_use);
-            if !is_of_use || most.is_some_and(|most| followed > most) {
+            let mode = sequence.drafting.mode();
+            let is_for_all = matches!(
+                mode,
+                SpeculationMode::Eagle2 | SpeculationMode::Chain | SpeculationMode::Tiers
+            );
+            let may_draft = mode == SpeculationMode::Auto && sequence.drafting.max_nodes() > 0;
+            let namespace = sequence.table.namespace();
+            let mut is_kept = is_for_all;
+            for (&drafter, num) in reading.iter().zip(&mut followed) {
+                if may_draft && speculator.may_draft_from(drafter, namespace) {
+                    is_kept |= most.is_none_or(|most| *num < most);
+                    *num += 1;
+                }
+            }
+            if !is_kept {
                 cache.leave_out(&mut sequence.table);
             }
         }
@@ -110,7 +118,7 @@ impl Scheduler {
         )?;
         drop(candidates);
         let drafter = questions.drafter().unwrap_or_default();
-        self.cache.note_features_copied();
+        // Copies of features may be done with the step as well.
         for (key, end) in prepared.fills.drain(..) {
             if let Some(sequence) = self.running.get_mut(&key) {
                 self.cache.note_keys(drafter, &mut sequence.table, end);
@@ -163,9 +171,14 @@ impl Scheduler {
         }))
     }
 
+    /// Notes what the step in flight waited for on the device that is not its own.
+    pub(crate) fn note_waited(&mut self, waited_ms: f64) {
+        self.step_times.note_waited(waited_ms);
+    }
+
     /// Prices what the drafter that was added last adds to every forward.
-    pub(crate) fn set_drafter_upkeep(&mut self, upkeep_ms: f64) {
-        self.speculator.set_drafter_upkeep(upkeep_ms);
+    pub(crate) fn set_drafter_upkeep(&mut self, upkeep_ms: f64, by_row: bool) {
+        self.speculator.set_drafter_upkeep(upkeep_ms, by_row);
     }
 
     /// Notes that the copies of [`Self::feature_plan`] were done.
@@ -203,13 +216,18 @@ impl Scheduler {
         // Guests send no drafts.
         let sequence = self.running.get(&key).filter(|one| !one.is_guest);
         let is_left_out = sequence.is_some_and(|one| self.cache.is_left_out(&one.table));
+        let reads = self.speculator.reads_features(drafter);
+        let may_draft = sequence.is_some_and(|one| {
+            let namespace = one.table.namespace();
+            self.speculator.may_draft_from(drafter, namespace)
+        });
         let first = sequence.map(|one| {
             let namespace = one.table.namespace();
             self.speculator.first_drafter_for(namespace)
         });
         Reach {
             may_ask: self.feature(drafter, key).is_some(),
-            is_left_out: is_left_out && self.speculator.reads_features(drafter),
+            is_left_out: is_left_out && reads && may_draft,
             num_missing: sequence.map_or(0, |one| self.cache.num_undrafted(drafter, &one.table)),
             is_first: first == Some(Some(drafter)),
         }

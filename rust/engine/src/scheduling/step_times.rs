@@ -12,6 +12,8 @@ pub(super) struct StepTimes {
     whole: Histogram,
     /// The forwards of steps that verified drafts.
     verify: Histogram,
+    /// What the step in flight waited for on the device that is not its own.
+    waited_ms: f64,
 }
 
 impl StepTimes {
@@ -19,7 +21,18 @@ impl StepTimes {
         Self {
             whole: Histogram::new(STEP_SECONDS),
             verify: Histogram::new(STEP_SECONDS),
+            waited_ms: 0.0,
         }
+    }
+
+    /// Notes what the step in flight waited for on the device that is not its own.
+    pub(super) fn note_waited(&mut self, waited_ms: f64) {
+        self.waited_ms = waited_ms;
+    }
+
+    /// That of the step which ends.
+    pub(super) fn take_waited_ms(&mut self) -> f64 {
+        std::mem::take(&mut self.waited_ms)
     }
 
     /// Notes a step of `whole_ms`, and its forward of `forward_ms` where it `verified` drafts.

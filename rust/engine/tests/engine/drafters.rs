@@ -356,6 +356,45 @@ fn while_it_sleeps_it_follows_four_of_many_and_new_ones_once_it_wakes() {
 }
 
 #[test]
+fn where_upkeep_is_the_same_for_any_rows_none_is_left_out() {
+    let mut driver = engine(Some(0.3));
+    driver.engine.set_drafter_upkeep(0.1, false).unwrap();
+    let mut head = Head::new(Script::Wrong);
+    for handle in 1..=8 {
+        let mut one = request(handle, &[handle as u32, 4, 9 + handle as u32], 400);
+        one.sampling.temperature = 2.0;
+        one.choice_seed = handle;
+        driver.submit(one.clone());
+        head.requests.push(one);
+    }
+    let (plans, _) = run(&mut driver, &mut head, 0.3);
+    assert!(plans.len() > 200);
+    assert!(plans.iter().all(|plan| num_left_out(plan) == 0));
+}
+
+#[test]
+fn what_a_step_waited_for_answers_behind_the_one_before_is_no_time_of_its_own() {
+    let seconds = |waited_ms: f64| {
+        let mut driver = engine(None);
+        driver.submit(request(1, &[3, 4, 9], 50));
+        let mut sums = Vec::new();
+        for waited_ms in [waited_ms, 0.0] {
+            let plan = driver.plan().unwrap();
+            driver.now_s += 0.1;
+            if waited_ms > 0.0 {
+                driver.engine.note_waited(waited_ms).unwrap();
+            }
+            driver.commit(&plan);
+            sums.push(driver.engine.load().step_times.sum());
+        }
+        (sums[0], sums[1] - sums[0])
+    };
+    let ((whole, after), (rest, after_rest)) = (seconds(0.0), seconds(30.0));
+    assert!((whole - rest - 0.03).abs() < 1e-9, "{whole} {rest}");
+    assert!((after - after_rest).abs() < 1e-9, "{after} {after_rest}");
+}
+
+#[test]
 fn one_that_fails_is_given_up_and_no_request_ends() {
     let (mut asked, mut alone) = (engine(Some(0.2)), engine(None));
     for one in requests(60) {

@@ -135,8 +135,14 @@ impl Engine {
             .map_err(engine_error)
     }
 
-    fn set_drafter_upkeep(&self, py: Python<'_>, upkeep_ms: f64) -> PyResult<()> {
-        py.detach(|| self.engine.set_drafter_upkeep(upkeep_ms))
+    #[pyo3(signature = (upkeep_ms, *, by_row=true))]
+    fn set_drafter_upkeep(&self, py: Python<'_>, upkeep_ms: f64, by_row: bool) -> PyResult<()> {
+        py.detach(|| self.engine.set_drafter_upkeep(upkeep_ms, by_row))
+            .map_err(engine_error)
+    }
+
+    fn note_waited(&self, py: Python<'_>, waited_ms: f64) -> PyResult<()> {
+        py.detach(|| self.engine.note_waited(waited_ms))
             .map_err(engine_error)
     }
 

@@ -31,6 +31,14 @@ const HOLDOUT_SALT: u64 = 0x4845_4144;
 /// Steps of either kind before a gain is told.
 const LEAST_STEPS: f64 = 10.0;
 
+/// What a drafter adds to a forward of one row.
+#[derive(Debug, Clone, Copy)]
+struct Upkeep {
+    ms: f64,
+    /// Whether that grows with the rows that it keeps.
+    grows_by_row: bool,
+}
+
 /// Owns what levels of one drafter cost, what asking gained, and when a drafter that sleeps is tried again.
 #[derive(Debug)]
 pub(crate) struct Heads {
@@ -39,7 +47,7 @@ pub(crate) struct Heads {
     probing: Probing,
     pace: Pace,
     /// What it adds to every forward, asked or not.
-    upkeep_ms: f64,
+    upkeep: Upkeep,
     /// What the step in the making takes without drafts.
     step_ms: f64,
     /// Steps that may ask, and steps held out from that.
@@ -69,7 +77,10 @@ impl Heads {
             info,
             probing: Probing::default(),
             pace: Pace::default(),
-            upkeep_ms: 0.0,
+            upkeep: Upkeep {
+                ms: 0.0,
+                grows_by_row: true,
+            },
             step_ms: 0.0,
             arms: <_>::default(),
             is_held_out: false,
@@ -84,8 +95,16 @@ impl Heads {
         })
     }
 
-    pub(in crate::speculation) fn set_upkeep(&mut self, upkeep_ms: f64) {
-        self.upkeep_ms = upkeep_ms;
+    pub(in crate::speculation) fn set_upkeep(&mut self, upkeep_ms: f64, by_row: bool) {
+        self.upkeep = Upkeep {
+            ms: upkeep_ms,
+            grows_by_row: by_row,
+        };
+    }
+
+    /// Whether its upkeep grows with the rows that it keeps.
+    pub(in crate::speculation) fn grows_by_row(&self) -> bool {
+        self.upkeep.grows_by_row
     }
 
     /// Asks it no more.
@@ -378,7 +397,7 @@ impl Heads {
             }
             let arm = &mut self.arms[usize::from(self.is_held_out)];
             let upkeep_ms = if self.is_held_out {
-                self.upkeep_ms
+                self.upkeep.ms
             } else {
                 0.0
             };

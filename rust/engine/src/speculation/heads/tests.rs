@@ -166,7 +166,7 @@ fn a_fixed_request_does_not_wait_for_one_that_lacks_many_keys() {
 /// The gain that is told of one that makes three tokens of two in steps of about 11 ms.
 fn told(upkeep_ms: f64) -> f64 {
     let mut heads = heads(1.0);
-    heads.set_upkeep(upkeep_ms);
+    heads.set_upkeep(upkeep_ms, true);
     let mut held_out = 0;
     for step in 0..4000 {
         let may_ask = heads.begin_step(step, 100, 10.0);

@@ -39,8 +39,8 @@ impl Speculator {
         self.drafters.reading(features)
     }
 
-    /// How many requests drafters that read features keep the rows of, of those that decode side by side; `None` where
-    /// they keep those of all: one of them is asked.
+    /// Of how many requests that decode side by side drafters that read features keep the rows; `None` = of all, as one
+    /// of them is asked.
     pub(crate) fn most_followed(&self) -> Option<usize> {
         let reading = self.drafters.reading(true);
         let sleeps = |&number: &usize| self.drafters.get(number).is_some_and(Heads::sleeps);
@@ -48,10 +48,17 @@ impl Speculator {
     }
 
     /// Prices what the drafter that was added last adds to every forward.
-    pub(crate) fn set_drafter_upkeep(&mut self, upkeep_ms: f64) {
+    pub(crate) fn set_drafter_upkeep(&mut self, upkeep_ms: f64, by_row: bool) {
         if let Some(heads) = self.drafters.last_mut() {
-            heads.set_upkeep(upkeep_ms);
+            heads.set_upkeep(upkeep_ms, by_row);
         }
+    }
+
+    /// Whether what drafters that read features add to forwards grows with the rows that they keep.
+    pub(crate) fn may_leave_out(&self) -> bool {
+        let reading = self.drafters.reading(true);
+        let grows = |&number: &usize| self.drafters.get(number).is_some_and(Heads::grows_by_row);
+        reading.iter().any(grows)
     }
 
     /// Whether requests of this namespace may draft from a drafter.

@@ -81,7 +81,8 @@ impl Speculator {
             let some = candidates.iter().zip(&reaches[drafter]).enumerate();
             let some = some.filter(|(_, (one, reach))| reach.may_ask && !one.is_fixed());
             let some: Vec<usize> = some.map(|(index, _)| index).collect();
-            let left_out = reaches[drafter].iter().filter(|reach| reach.is_left_out);
+            let all = candidates.iter().zip(&reaches[drafter]);
+            let left_out = all.filter(|(one, reach)| reach.is_left_out && !one.is_fixed());
             let num_meant = some.len() + left_out.count();
             let is_for_all = is_alone && num_meant == num_chosen;
             heads.set_each_for(num_meant, some.len());
