@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::left_out::num_left_out;
 use crate::support::driver::{Driver, long_config, request};
 use crate::support::head::{Head, Script, drafter};
 use crate::support::playing::{StillClock, check_visit, run_asking};
@@ -9,7 +10,7 @@ use crate::support::scenario::{Scenario, scenario};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngSeed, TestRunner};
-use spectrie_engine::{DraftAnswers, DrafterInfo, Engine, EngineError, LEFT_OUT, Plan, Request};
+use spectrie_engine::{DraftAnswers, DrafterInfo, Engine, EngineError, Plan, Request};
 use spectrie_types::{Source, SpeculationMode};
 
 const SCRIPTS: [Script; 4] = [Script::Right, Script::Wrong, Script::Random, Script::Nan];
@@ -301,75 +302,6 @@ fn one_that_is_wrong_falls_asleep_and_wakes_within_64_steps_of_being_right() {
     steps_asked(&mut head, 64 + 8);
     let awake = steps_asked(&mut head, 20);
     assert!(awake >= 5, "asked in {awake} of 20 steps");
-}
-
-/// Requests of a plan that are left out.
-fn num_left_out(plan: &Plan) -> usize {
-    let features = plan.request_feature.iter();
-    features.filter(|&&feature| feature == LEFT_OUT).count()
-}
-
-#[test]
-fn while_it_sleeps_it_follows_four_of_many_and_new_ones_once_it_wakes() {
-    let noisy = |handle: u64| {
-        let mut one = request(handle, &[handle as u32, 4, 9 + handle as u32], 1200);
-        one.sampling.temperature = 2.0;
-        one.choice_seed = handle;
-        one
-    };
-    let (mut driver, mut alone) = (engine(Some(0.1)), engine(None));
-    let mut head = Head::new(Script::Wrong);
-    let steps = |driver: &mut Driver, head: &mut Head, count: usize| {
-        let plans = (0..count).filter_map(|_| {
-            head.ask(&driver.engine, &mut driver.model, 0.0, 0.1);
-            driver.step()
-        });
-        plans.collect::<Vec<Plan>>()
-    };
-    for one in (1..=8).map(noisy) {
-        driver.submit(one.clone());
-        alone.submit(one.clone());
-        head.requests.push(one);
-    }
-    let begun = steps(&mut driver, &mut head, 20);
-    assert!(begun.iter().all(|plan| num_left_out(plan) == 0));
-    steps(&mut driver, &mut head, 140);
-    let asleep = steps(&mut driver, &mut head, 100);
-    assert!(asleep.iter().all(|plan| num_left_out(plan) == 4));
-    // It is right now, and what begins is of use to it again.
-    head.script = Script::Right;
-    let woken = steps(&mut driver, &mut head, 900);
-    assert!(woken.iter().all(|plan| num_left_out(plan) <= 4));
-    for one in (21..=28).map(noisy) {
-        driver.submit(one.clone());
-        alone.submit(one.clone());
-        head.requests.push(one);
-    }
-    let awake = steps(&mut driver, &mut head, 64);
-    let left: Vec<usize> = awake.iter().map(num_left_out).collect();
-    assert!(left.iter().all(|&count| count == 0), "{left:?}");
-    while driver.step().is_some() {}
-    while alone.step().is_some() {}
-    for handle in (1..=8).chain(21..=28) {
-        assert_eq!(driver.tokens[&handle], alone.tokens[&handle], "{handle}");
-    }
-}
-
-#[test]
-fn where_upkeep_is_the_same_for_any_rows_none_is_left_out() {
-    let mut driver = engine(Some(0.3));
-    driver.engine.set_drafter_upkeep(0.1, false).unwrap();
-    let mut head = Head::new(Script::Wrong);
-    for handle in 1..=8 {
-        let mut one = request(handle, &[handle as u32, 4, 9 + handle as u32], 400);
-        one.sampling.temperature = 2.0;
-        one.choice_seed = handle;
-        driver.submit(one.clone());
-        head.requests.push(one);
-    }
-    let (plans, _) = run(&mut driver, &mut head, 0.3);
-    assert!(plans.len() > 200);
-    assert!(plans.iter().all(|plan| num_left_out(plan) == 0));
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod exactness;
 mod grammar;
 mod head_modes;
 mod head_sleep;
+mod left_out;
 mod mixed_traffic;
 mod operators;
 mod overlap;

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use spectrie_engine as core;
 
 use super::plan::pairs;
+use crate::errors::EngineError;
 
 /// The rows of one level; arrays are int32 as `_core.pyi` says, and copied when Python asks for them.
 #[pyclass(frozen, name = "DraftPlan", module = "spectrie._core")]
@@ -142,4 +143,11 @@ impl GivenAnswers {
             scored: &self.scored,
         }
     }
+}
+
+/// What a drafter's tokens are credited to.
+pub(super) fn source_of(number: u8) -> PyResult<spectrie_types::Source> {
+    spectrie_types::Source::from_number(number).ok_or_else(|| {
+        EngineError::new_err(format!("source is {number}; allowed: a number of a source"))
+    })
 }

@@ -117,11 +117,8 @@ impl Engine {
         needs_features: bool,
         fill_ms: Option<Vec<f64>>,
     ) -> PyResult<usize> {
-        let source = spectrie_types::Source::from_number(source).ok_or_else(|| {
-            EngineError::new_err(format!("source is {source}; allowed: a number of a source"))
-        })?;
         let drafter = core::DrafterInfo {
-            source,
+            source: draft_plan::source_of(source)?,
             needs_features,
             max_levels,
             max_rows,
@@ -381,11 +378,6 @@ impl Engine {
     }
 }
 
-#[pyfunction]
-fn choice_seed(seed: u64, choice: u32) -> u64 {
-    spectrie_types::seed::choice_seed(seed, choice)
-}
-
 /// Adds this file's classes and functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("EngineError", module.py().get_type::<EngineError>())?;
@@ -402,5 +394,5 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<NamespaceInfo>()?;
     module.add_class::<SnapshotInfo>()?;
     module.add_class::<Engine>()?;
-    module.add_function(wrap_pyfunction!(choice_seed, module)?)
+    module.add_function(wrap_pyfunction!(plan::choice_seed, module)?)
 }

@@ -148,3 +148,8 @@ impl Plan {
         pairs(py, &self.0.feature_copies)
     }
 }
+
+#[pyfunction]
+pub(super) fn choice_seed(seed: u64, choice: u32) -> u64 {
+    spectrie_types::seed::choice_seed(seed, choice)
+}

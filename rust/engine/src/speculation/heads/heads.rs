@@ -11,13 +11,11 @@ use super::later::LaterLevels;
 use super::level_costs::LevelCosts;
 use super::pace::Pace;
 use super::probing::{Probed, Probing, Turn};
+use super::profit;
 use super::promise::Promise;
 use super::wish::Wish;
 use crate::error::EngineError;
 use crate::output::DrafterLoad;
-
-/// A level must promise this factor of what it costs: its promise is not better known than that.
-const HURDLE: f64 = 1.1;
 
 /// A level in which it is tried may take so many times one of one row: the rows that come with it are nearly free.
 const MOST_OF_TRY: f64 = 1.25;
@@ -201,12 +199,12 @@ impl Heads {
         most: usize,
         ms_per_token: f64,
     ) -> Option<Chosen> {
-        let (mut best, earned_ms) = self.best(level, &mut wishes, most, |wish| {
+        let (mut best, earned_ms) = profit::best(&self.costs, level, &mut wishes, most, |wish| {
             f64::from(wish.inquiry.gain) * ms_per_token
         });
         if level == 1 {
             let promised_ms = if self.each_for > 1.0 {
-                self.of_all_ms(&wishes, most, ms_per_token)
+                profit::of_all(&self.costs, &wishes, most, ms_per_token, self.each_for)
             } else {
                 earned_ms
             };
@@ -229,20 +227,6 @@ impl Heads {
         Some(self.part(wishes, Why::Pays))
     }
 
-    /// What a first level would earn above its price if those that are left out were asked too, as the others are; the
-    /// best wishes come first.
-    fn of_all_ms(&self, wishes: &[Wish], most: usize, ms_per_token: f64) -> f64 {
-        let (mut profit, mut sum) = (0.0f64, 0.0);
-        for (index, wish) in wishes.iter().enumerate() {
-            sum += f64::from(wish.inquiry.gain) * ms_per_token;
-            let rows = (self.each_for * (index + 1) as f64).round() as usize;
-            let share = rows.min(most) as f64 / rows.max(1) as f64;
-            let price_ms = self.price_ms(1, rows.min(most));
-            profit = profit.max(self.each_for * share * sum - price_ms);
-        }
-        profit
-    }
-
     /// Whether it has been asked for no answer's sake for a while.
     pub(in crate::speculation) fn sleeps(&self) -> bool {
         self.promise.is_small_lastingly()
@@ -256,7 +240,7 @@ impl Heads {
         most: usize,
         ms_per_token: f64,
     ) -> f64 {
-        let (best, earned_ms) = self.best(1, &mut wishes, most, |wish| {
+        let (best, earned_ms) = profit::best(&self.costs, 1, &mut wishes, most, |wish| {
             f64::from(wish.inquiry.gain) * ms_per_token
         });
         earned_ms + self.later.expected_ms(best)
@@ -315,28 +299,7 @@ impl Heads {
 
     /// What a level of so many rows must be worth.
     pub(in crate::speculation) fn price_ms(&self, level: usize, num_rows: usize) -> f64 {
-        HURDLE * self.costs.milliseconds(level, num_rows)
-    }
-
-    /// How many of the wishes, the best first, earn most over what a level of them costs, and how much.
-    fn best(
-        &self,
-        level: usize,
-        wishes: &mut [Wish],
-        most: usize,
-        gain_ms: impl Fn(&Wish) -> f64,
-    ) -> (usize, f64) {
-        let worth = |wish: &Wish| gain_ms(wish) - HURDLE * self.costs.fill_share_ms(wish.missing);
-        wishes.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
-        let (mut best, mut profit, mut sum) = (0, 0.0, 0.0);
-        for (index, wish) in wishes.iter().take(most).enumerate() {
-            sum += worth(wish);
-            let left = sum - self.price_ms(level, index + 1);
-            if left > profit {
-                (best, profit) = (index + 1, left);
-            }
-        }
-        (best, profit)
+        profit::price_ms(&self.costs, level, num_rows)
     }
 
     /// The wishes where others leave most, as many as are tried at once, if the drafter is due to be tried, or the last
@@ -349,7 +312,7 @@ impl Heads {
     ) -> Option<Vec<Wish>> {
         let left = |wish: &Wish| wish.inquiry.left();
         // Those that are left out would be asked beside them.
-        let (most_paying, _) = self.best(1, &mut wishes, most, |wish| {
+        let (most_paying, _) = profit::best(&self.costs, 1, &mut wishes, most, |wish| {
             f64::from(left(wish)) * ms_per_token * self.each_for
         });
         let could_pay = most_paying > 0;

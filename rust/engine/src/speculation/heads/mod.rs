@@ -14,6 +14,7 @@ mod level_costs;
 mod levels;
 mod pace;
 mod probing;
+mod profit;
 mod promise;
 #[cfg(test)]
 mod tests;
