@@ -215,11 +215,10 @@ impl Scheduler {
     fn reach(&self, drafter: usize, key: RequestKey) -> Reach {
         // Guests send no drafts.
         let sequence = self.running.get(&key).filter(|one| !one.is_guest);
-        let is_left_out = sequence.is_some_and(|one| self.cache.is_left_out(&one.table));
         let reads = self.speculator.reads_features(drafter);
-        let may_draft = sequence.is_some_and(|one| {
+        let is_left_out = sequence.is_some_and(|one| {
             let namespace = one.table.namespace();
-            self.speculator.may_draft_from(drafter, namespace)
+            self.cache.is_left_out(&one.table) && self.speculator.may_draft_from(drafter, namespace)
         });
         let first = sequence.map(|one| {
             let namespace = one.table.namespace();
@@ -227,7 +226,7 @@ impl Scheduler {
         });
         Reach {
             may_ask: self.feature(drafter, key).is_some(),
-            is_left_out: is_left_out && reads && may_draft,
+            is_left_out: is_left_out && reads,
             num_missing: sequence.map_or(0, |one| self.cache.num_undrafted(drafter, &one.table)),
             is_first: first == Some(Some(drafter)),
         }

@@ -110,7 +110,7 @@ fn random_traffic_asks_of_every_script() {
 
 /// An engine whose forwards take 10 ms and half of one for each further row, with a drafter if `first_ms` says so.
 #[cfg(test)]
-fn engine(first_ms: Option<f64>) -> Driver {
+pub(crate) fn engine(first_ms: Option<f64>) -> Driver {
     let driver = Driver::still(long_config(), [10.0, 40.0]);
     if let Some(first_ms) = first_ms {
         driver.engine.add_drafter(drafter(first_ms)).unwrap();

@@ -1,18 +1,17 @@
 //! Requests of which a drafter that sleeps beside many keeps nothing.
 
-use spectrie_engine::{LEFT_OUT, Plan};
+use spectrie_engine::{LEFT_OUT, Plan, Request};
 
-use crate::support::driver::{Driver, long_config, request};
-use crate::support::head::{Head, Script, drafter};
+use crate::drafters::engine;
+use crate::support::driver::{Driver, request};
+use crate::support::head::{Head, Script};
 
-/// An engine whose forwards take 10 ms and half of one for each further row, with a drafter if `first_ms` says so.
-#[cfg(test)]
-fn engine(first_ms: Option<f64>) -> Driver {
-    let driver = Driver::still(long_config(), [10.0, 40.0]);
-    if let Some(first_ms) = first_ms {
-        driver.engine.add_drafter(drafter(first_ms)).unwrap();
-    }
-    driver
+/// A long request whose text repeats nothing.
+fn noisy(handle: u64, max_tokens: u32) -> Request {
+    let mut one = request(handle, &[handle as u32, 4, 9 + handle as u32], max_tokens);
+    one.sampling.temperature = 2.0;
+    one.choice_seed = handle;
+    one
 }
 
 /// Requests of a plan that are left out.
@@ -23,12 +22,6 @@ pub(crate) fn num_left_out(plan: &Plan) -> usize {
 
 #[test]
 fn while_it_sleeps_it_follows_four_of_many_and_new_ones_once_it_wakes() {
-    let noisy = |handle: u64| {
-        let mut one = request(handle, &[handle as u32, 4, 9 + handle as u32], 1200);
-        one.sampling.temperature = 2.0;
-        one.choice_seed = handle;
-        one
-    };
     let (mut driver, mut alone) = (engine(Some(0.1)), engine(None));
     let mut head = Head::new(Script::Wrong);
     let steps = |driver: &mut Driver, head: &mut Head, count: usize| {
@@ -38,7 +31,7 @@ fn while_it_sleeps_it_follows_four_of_many_and_new_ones_once_it_wakes() {
         });
         plans.collect::<Vec<Plan>>()
     };
-    for one in (1..=8).map(noisy) {
+    for one in (1..=8).map(|handle| noisy(handle, 1200)) {
         driver.submit(one.clone());
         alone.submit(one.clone());
         head.requests.push(one);
@@ -52,7 +45,7 @@ fn while_it_sleeps_it_follows_four_of_many_and_new_ones_once_it_wakes() {
     head.script = Script::Right;
     let woken = steps(&mut driver, &mut head, 900);
     assert!(woken.iter().all(|plan| num_left_out(plan) <= 4));
-    for one in (21..=28).map(noisy) {
+    for one in (21..=28).map(|handle| noisy(handle, 1200)) {
         driver.submit(one.clone());
         alone.submit(one.clone());
         head.requests.push(one);
@@ -72,10 +65,7 @@ fn where_upkeep_is_the_same_for_any_rows_none_is_left_out() {
     let mut driver = engine(Some(0.3));
     driver.engine.set_drafter_upkeep(0.1, false).unwrap();
     let mut head = Head::new(Script::Wrong);
-    for handle in 1..=8 {
-        let mut one = request(handle, &[handle as u32, 4, 9 + handle as u32], 400);
-        one.sampling.temperature = 2.0;
-        one.choice_seed = handle;
+    for one in (1..=8).map(|handle| noisy(handle, 400)) {
         driver.submit(one.clone());
         head.requests.push(one);
     }
