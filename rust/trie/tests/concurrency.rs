@@ -44,11 +44,13 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
     };
     let memory = DraftMemory::new(config).expect("a valid config");
     let writing = AtomicU32::new(num_writers);
+    // The operator too, who may forget all that the writers taught.
+    let changing = AtomicU32::new(num_writers + 1);
     let failed = AtomicBool::new(false);
     let (drafted, taught) = (AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
         for writer in 0..num_writers {
-            let (memory, writing, taught) = (&memory, &writing, &taught);
+            let (memory, writing, changing, taught) = (&memory, &writing, &changing, &taught);
             scope.spawn(move || {
                 for number in 0..documents_per_writer {
                     let shared = memory.namespace("shared");
@@ -62,16 +64,17 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                     taught.fetch_add(1, Ordering::Release);
                 }
                 writing.fetch_sub(1, Ordering::Release);
+                changing.fetch_sub(1, Ordering::Release);
             });
         }
         for reader in 0..num_readers {
-            let (memory, writing, failed, drafted) = (&memory, &writing, &failed, &drafted);
+            let (memory, changing, failed, drafted) = (&memory, &changing, &failed, &drafted);
             scope.spawn(move || {
                 let mut step = reader;
                 let mut rounds_after = 0;
                 loop {
-                    // Every family after the writers have stopped, so that every reader drafts.
-                    rounds_after += u32::from(writing.load(Ordering::Acquire) == 0);
+                    // Every family after the last document, so that every reader drafts.
+                    rounds_after += u32::from(changing.load(Ordering::Acquire) == 0);
                     let shared = memory.namespace("shared");
                     let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(&shared)));
                     let context = &document(step % NUM_FAMILIES, step)[..12];
@@ -94,7 +97,8 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                 }
             });
         }
-        let (memory, writing, folder, taught) = (&memory, &writing, &folder, &taught);
+        let (memory, writing, changing, folder, taught) =
+            (&memory, &writing, &changing, &folder, &taught);
         scope.spawn(move || {
             let mut round = 0;
             while writing.load(Ordering::Acquire) > 0 {
@@ -103,13 +107,16 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                     .expect("a writable folder");
                 assert!(memory.bytes() <= capacity_bytes);
                 round += 1;
-                // Never what nobody teaches again.
+                // Not later, or little text would be left to evict.
                 let is_early =
                     taught.load(Ordering::Acquire) < num_writers * documents_per_writer / 2;
                 if round % 4 == 0 && is_early {
                     memory.forget("shared").expect("a disk");
                 }
             }
+            // Writers may have stopped before the last order to forget was carried out.
+            memory.namespace("shared").insert(&document(0, 0));
+            changing.fetch_sub(1, Ordering::Release);
         });
     });
     assert!(!failed.into_inner(), "a reader saw text that nobody taught");
