@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from bench.draft import trace
 from bench.draft.bigrams import read_bigrams
 from bench.draft.heads.contenders import BlockTree, HeadChain, HeadTree, NgramElse
+from bench.draft.heads.right import Right, count_right
 from bench.draft.ours import HeadUse, replay_ours
 from bench.draft.recording.head_file import ENDING, HeadAnswers, read_answers
 from bench.draft.rivals.base import Rival, Setup
@@ -27,6 +29,8 @@ ALONE = "the head alone"
 MIXED = "both in one tree"
 FLOORS = {"chat": 1.28, "human_eval_chat": 1.10, "human_eval_raw": 1.06, "questions": 1.03}
 """What both must accept over text, recycling and bigrams."""
+RIGHT_FLOORS = {"chat": (0.38, 0.28, 0.25)}
+"""How often the head must be right by level, where it was right at all levels before."""
 _OURS: tuple[tuple[str, HeadUse], ...] = ((TEXT, "off"), (ALONE, "only"), (MIXED, "on"))
 _HEADER = ["trace", "drafts from", "accepted/step", "over text", "drafted/step", "accepted/drafted"]
 Make = Callable[[Setup, list[HeadAnswers]], Rival]
@@ -75,13 +79,16 @@ def run(files: Sequence[Path]) -> None:
     """
     trace.verify()
     results: dict[str, dict[str, dict[str, Any]]] = {}
+    right: dict[str, Right] = {}
     heads = set()
     for path in files:
         name = path.name.removesuffix(ENDING)
         source = TRACES / f"{name}.jsonl.xz"
         header, answers = read_answers(path, source)
         heads.add(f"{header['drafter']} ({header['kind']} {header['drafter_hash']})")
-        results[name] = compare(trace.read(source), answers, header["kind"])
+        requests = trace.read(source)
+        right[name] = count_right(answers, [one.output_ids for one in requests])
+        results[name] = compare(requests, answers, header["kind"])
     notes = [
         f"Accepted of drafted tokens per step at {NODES} draft nodes at most, each request alone, teacher-forced on"
         f" frozen traces, with recorded answers of {', '.join(sorted(heads))}. Ours ask in every step for 5 levels of up to"
@@ -90,6 +97,10 @@ def run(files: Sequence[Path]) -> None:
         "",
         *_calibrations(results),
         "",
+        "Its likeliest token is the one that came, by level, of the places where it was right at all levels before:",
+        "",
+        *(_shares(name, one) for name, one in right.items()),
+        "",
     ]
     report.write(
         "draft/heads",
@@ -97,7 +108,7 @@ def run(files: Sequence[Path]) -> None:
         machine.facts(),
         _HEADER,
         [row for name, found in results.items() for row in _rows(name, found)],
-        results,
+        results | {"right": {name: asdict(one) for name, one in right.items()}},
         notes,
         command="python -m bench draft --head",
     )
@@ -143,3 +154,12 @@ def _calibrations(results: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
         ratio = overall["actual"] / overall["expected"]
         lines.append(f"- {name}: came / expected {ratio:.3f}, by decile {' '.join(deciles)}")
     return lines
+
+
+def _shares(name: str, right: Right) -> str:
+    floors = RIGHT_FLOORS.get(name, ())
+    shares = [
+        f"{share:.3f}" + (f" (floor {floors[level]:.2f})" if level < len(floors) else "")
+        for level, share in enumerate(right.shares)
+    ]
+    return f"- {name}: {' '.join(shares) or '-'}"
