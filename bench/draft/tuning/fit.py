@@ -5,7 +5,7 @@ for the split `choose`, whose sources are others, as are those of what a bench r
 give equal bytes. The result goes to `rust/trie/src/score/prior.bin` by default.
 
 With `--head [FOLDER]` what is believed of a head is fitted instead, above those weights, which stay as they are: how
-its answers are weighed, and what they add (`--keep-weights`: only that, as what ships was fitted). FOLDER holds its answers to traces of both splits, as
+its answers are weighed, and what they add. FOLDER holds its answers to traces of both splits, as
 `python -m bench.draft.recording.head` records them: FOLDER/tune/NAME.head.jsonl.xz and FOLDER/choose/... By default they
 are those of the head that ships. The result goes to `rust/trie/src/score/head_prior.bin` by default.
 """
@@ -50,9 +50,6 @@ def main() -> int:
         metavar="FOLDER",
         help="fits a head's prior to answers in FOLDER [those of the head that ships]",
     )
-    parser.add_argument(
-        "--keep-weights", action="store_true", help="fits only what a head's answers add"
-    )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
@@ -63,8 +60,6 @@ def main() -> int:
         out = args.out or (_PRIOR if args.head is None else _HEAD_PRIOR)
         if args.head is not None and args.of is not None:
             out = args.of
-        if args.keep_weights:
-            arguments = ["--keep-weights", *arguments]
         command = ["cargo", "bench", "--locked", "--quiet", "-p", "spectrie-trie", "--bench", "fit"]
         subprocess.run([*command, "--", str(out.resolve()), *arguments], cwd=_ROOT, check=True)
     return 0

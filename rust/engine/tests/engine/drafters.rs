@@ -279,7 +279,7 @@ fn a_model_of_its_own_is_named_no_features_and_credited_as_such() {
 
 #[test]
 fn one_that_is_wrong_falls_asleep_and_wakes_within_64_steps_of_being_right() {
-    let mut driver = engine(Some(0.3));
+    let mut driver = engine(Some(0.1));
     let mut one = request(1, &[3, 4, 9], 3900);
     // Text that repeats nothing.
     one.sampling.temperature = 2.0;
@@ -289,7 +289,7 @@ fn one_that_is_wrong_falls_asleep_and_wakes_within_64_steps_of_being_right() {
     let mut steps_asked = |head: &mut Head, num_steps: usize| {
         let mut count = 0;
         for _ in 0..num_steps {
-            let levels = head.ask(&driver.engine, &mut driver.model, 0.0, 0.3);
+            let levels = head.ask(&driver.engine, &mut driver.model, 0.0, 0.1);
             count += usize::from(levels > 0);
             driver.step().unwrap();
         }

@@ -38,7 +38,7 @@ fn while_it_sleeps_it_follows_four_of_many_and_new_ones_once_it_wakes() {
     }
     let begun = steps(&mut driver, &mut head, 20);
     assert!(begun.iter().all(|plan| num_left_out(plan) == 0));
-    steps(&mut driver, &mut head, 140);
+    steps(&mut driver, &mut head, 160);
     let asleep = steps(&mut driver, &mut head, 100);
     assert!(asleep.iter().all(|plan| num_left_out(plan) == 4));
     // It is right now, and what begins is of use to it again.

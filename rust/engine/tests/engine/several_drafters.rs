@@ -109,7 +109,7 @@ fn noisy(driver: &Driver, heads: &mut [Head], handle: u64, namespace: &str) {
 #[cfg(test)]
 fn steps(driver: &mut Driver, heads: &mut [Head], num_steps: usize) -> Vec<Levels> {
     let all = (0..num_steps).map(|_| {
-        let levels = ask(heads, &driver.engine, &mut driver.model, 0.0, 0.3);
+        let levels = ask(heads, &driver.engine, &mut driver.model, 0.0, 0.1);
         driver.step().unwrap();
         levels
     });
@@ -125,7 +125,7 @@ fn asked(steps: &[Levels], drafter: usize) -> usize {
 /// Whether the second drafter is asked while the first one is wrong, and the first one where they change parts, on a text
 /// of its own.
 fn follows_the_one_that_is_right(text: u64) -> bool {
-    let (mut driver, mut heads) = engine(vec![drafter(0.3), drafter(0.3)]);
+    let (mut driver, mut heads) = engine(vec![drafter(0.1), drafter(0.1)]);
     heads[0].script = Script::Wrong;
     noisy(&driver, &mut heads, text, "");
     steps(&mut driver, &mut heads, 150);
@@ -154,10 +154,9 @@ fn follows_the_one_that_is_right(text: u64) -> bool {
 
 #[test]
 fn the_one_that_is_right_is_asked_and_the_other_is_tried_until_it_is_better() {
-    // Tries of a level that takes a third of a step are rare: on some texts they come later.
-    let followed = (1..=8).filter(|&text| follows_the_one_that_is_right(text));
-    let count = followed.count();
-    assert!(count >= 6, "{count} of 8 texts");
+    for text in 1..=8 {
+        assert!(follows_the_one_that_is_right(text), "text {text}");
+    }
 }
 
 #[test]

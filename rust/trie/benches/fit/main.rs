@@ -14,7 +14,7 @@
 //! The next trace after `--answers` is replayed with a head's answers, words too: for each output token the
 //! number of levels, and for each level two counts, ids and floats of its likeliest tokens, ids and floats of
 //! others. Where such a trace trains, the weights of a head's answers alone are fitted, above frozen others, and OUT is
-//! a head's prior. With `--keep-weights` they stay those that ship, and only what answers add is fitted.
+//! a head's prior.
 #![allow(clippy::print_stdout, reason = "the figures are the output")]
 
 mod trace;
@@ -53,7 +53,6 @@ struct Task {
     traces: Vec<Trace>,
     checked: Vec<Trace>,
     from: Option<Weights>,
-    keeps_weights: bool,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -89,7 +88,6 @@ impl Task {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
                 "--check" => checks = true,
-                "--keep-weights" => task.keeps_weights = true,
                 "--neither" => (corpus, bigrams) = (None, None),
                 "--from" => task.from = Some(Weights::from_bytes(&std::fs::read(value()?)?)?),
                 "--corpus" => corpus = Some(Corpus::open(Path::new(&value()?))?),
@@ -144,15 +142,10 @@ fn fit(traces: &[Trace], mut weights: Weights) -> Result<Weights, Box<dyn Error>
 /// Trains the weights of a head's answers alone, from none: each request begins with the other weights that
 /// are given or ship. Writes what is believed of a head, and prints what it is worth.
 fn fit_head(task: &Task, out: &str) -> Result<(), Box<dyn Error>> {
-    let base = task.from.clone().unwrap_or_default();
-    let mut weights = base.clone();
+    let mut weights = task.from.clone().unwrap_or_default();
     weights.take_head(&Weights::zero());
     let order = order(&task.traces);
-    if task.keeps_weights {
-        weights.take_head(&base);
-    }
-    let rates = HEAD_RATES.into_iter().filter(|_| !task.keeps_weights);
-    for rate in rates {
+    for rate in HEAD_RATES {
         let mut replays = replays(&task.traces, HeadMode::On, 0.0)?;
         let rates = Rates {
             head: Some(rate),

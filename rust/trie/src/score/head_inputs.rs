@@ -27,3 +27,12 @@ pub(super) const LEVEL: usize = 7;
 pub(super) const AGREES: usize = 8;
 /// Log-odds of a token that nobody else names.
 pub(super) const ALONE: usize = 9;
+
+/// The inputs whose weights tell how far a drafter is believed; zeros in place of the others.
+pub(crate) fn of_belief(inputs: &HeadInputs) -> HeadInputs {
+    let mut kept = [0.0; NUM_INPUTS];
+    for index in [ONE, GIVEN, ALONE] {
+        kept[index] = inputs[index];
+    }
+    kept
+}

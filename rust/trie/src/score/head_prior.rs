@@ -8,10 +8,7 @@ use crate::score::head_cell::Cell;
 use crate::score::head_inputs::{HEAD_SETS, HeadInputs, NUM_INPUTS};
 use crate::sources::head_place::{Came, NUM_KINDS, NUM_LEVELS, NUM_PRICES, Place, Places};
 
-/// Weights set by hand, and shares that `python -m bench.draft.tuning.fit --head --keep-weights` fitted to recorded
-/// answers, on text that no bench reports. Without `--keep-weights` it fits weights too; what it gave accepts 5 % more of
-/// those to choose by, but a drafter that was wrong for long does not wake with it: where it is right again, its tokens
-/// are not drafted, so nothing is learned of them.
+/// What `python -m bench.draft.tuning.fit --head` fitted to recorded answers, on text that no bench reports.
 const SHIPPED: &[u8] = include_bytes!("head_prior.bin");
 
 /// The share of what others leave that is added, by level, by what others expect and by the price of a row.

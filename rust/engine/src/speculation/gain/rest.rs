@@ -177,6 +177,11 @@ impl Rest {
             self.wake_pause = (2 * self.wake_pause).min(MAX_PAUSE);
         }
         if !has_won {
+            // Who drafted badly when the rest began may have learned since.
+            let lost = self.plain.rate() / probe.arm.rate() - 1.0;
+            if lost.is_finite() && !probe.is_woken {
+                self.lost = f64::midpoint(self.lost, lost);
+            }
             self.rest(step);
         }
     }
