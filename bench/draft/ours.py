@@ -40,6 +40,7 @@ def replay_ours(
     recycle: Recycle = "decode",
     bigrams: _core.Bigrams | None = None,
     head: HeadUse = "off",
+    head_rows: int = 4,
     answers: Sequence[list[list[list[list[Any]]]]] | None = None,
 ) -> dict[str, Any]:
     """Replays requests and gives the report of `spectrie replay --json`.
@@ -54,6 +55,7 @@ def replay_ours(
             answered (what ships), or nowhere.
         bigrams: What the model says after one token alone.
         head: Whether recorded answers of a head are drafted from.
+        head_rows: Nodes of a level that it is asked about at most.
         answers: Those of each request.
     """
     replay = _core.Replay(
@@ -64,6 +66,7 @@ def replay_ours(
         recycle=recycle != "off",
         bigrams=bigrams,
         head=head,
+        head_rows=head_rows,
     )
     for number, request in enumerate(requests, 1):
         top = request.topk

@@ -9,7 +9,7 @@ import pytest
 
 from bench.draft import trace
 from bench.draft.heads import table
-from bench.draft.heads.table import ALONE, CONTENDERS, MIXED, OF_BLOCKS, TEXT
+from bench.draft.heads.table import ALONE, CONTENDERS, MIXED, OF_BLOCKS, TEXT, WIDE
 from bench.draft.recording.head_file import ENDING, HeadAnswers, write_answers
 from bench.draft.trace import TRACES, Request
 from bench.support import report
@@ -21,10 +21,10 @@ REQUESTS = [Request([1, 2, 3], [*range(100, 160)]), Request([4, 5], [*range(300,
 def test_every_contender_drafts_from_the_same_answers() -> None:
     answers = [perfect_answers(one.output_ids) for one in REQUESTS]
     found = table.compare(REQUESTS, answers, "eagle3")
-    assert list(found) == [TEXT, ALONE, MIXED, *CONTENDERS]
+    assert list(found) == [TEXT, ALONE, MIXED, WIDE, *CONTENDERS]
     # Answers by depth alone are one kind's.
     of_blocks = table.compare(REQUESTS, answers, "dflash")
-    assert list(of_blocks) == [TEXT, ALONE, MIXED, *CONTENDERS, *OF_BLOCKS]
+    assert list(of_blocks) == [TEXT, ALONE, MIXED, WIDE, *CONTENDERS, *OF_BLOCKS]
     assert 4.4 < of_blocks["DDTree, 5 levels"]["accepted_per_step"] <= 5
     assert found[TEXT]["accepted_per_step"] < 0.2
     for name, levels in ((ALONE, 5), (MIXED, 5), ("chain of 5", 5), ("chain of 3", 3)):
@@ -44,7 +44,9 @@ def test_results_name_the_head_and_the_floor(
     write_answers(path, source, facts, answers)
     table.run([path])
     text = (tmp_path / "draft" / "heads.md").read_text()
-    assert "some-head (eagle3 00ff)" in text and "warm: came / expected" in text
+    assert (
+        "some-head (eagle3 00ff)" in text and "warm: came / expected" in text and "- warm: " in text
+    )
     found = json.loads((tmp_path / "draft" / "heads.json").read_text())["results"]["warm"]
     # Without an answer, both are what text is alone.
     assert found[MIXED]["accepted_per_step"] == found[TEXT]["accepted_per_step"]

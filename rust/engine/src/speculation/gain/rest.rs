@@ -254,6 +254,17 @@ mod tests {
     }
 
     #[test]
+    fn a_promise_need_not_make_up_for_what_drafts_lost_before_they_learned() {
+        let mut rests = Rests::default();
+        // Four tokens in 20 ms instead of four in ten; later tries lose a tenth of that.
+        asked(&mut rests, 1..200, 4, 20.0);
+        assert!(!rests.wake(200, 4, 0.5), "too little");
+        asked(&mut rests, 200..20_000, 4, 11.0);
+        assert!(!rests.wake(20_000, 4, 0.05), "too little");
+        assert!(rests.wake(20_000, 4, 0.5));
+    }
+
+    #[test]
     fn small_losses_and_gains_are_no_reason_to_rest() {
         for (tokens, ms) in [(4, 10.05), (8, 11.0), (4, 10.0)] {
             let mut rests = Rests::default();

@@ -6,7 +6,9 @@ const PROBE_EVERY: u64 = 64;
 /// ... then in twice as many each time that this came to nothing, up to 1024.
 const MAX_DOUBLINGS: u64 = 4;
 
-/// Probes that may follow one another as long as each finds more than the one before.
+/// Probes that follow one another after a change of the text, whatever they find: a single answer says little. Otherwise,
+/// and then, as many as find more than the one before, up to the second.
+const PROBES_AFTER_CHANGE: u32 = 2;
 const MAX_PROBES: u32 = 8;
 
 /// Share of the time of steps that probes may take.
@@ -52,6 +54,10 @@ pub(super) struct Probing {
     num_vain: u64,
     /// Steps since it was asked for its answers' sake; `None` before.
     num_since_bought: Option<u64>,
+    /// Whether the text has changed since the last row of probes began.
+    has_changed: bool,
+    /// Probes that the row has whatever they find.
+    least_probes: u32,
     /// Probes in a row, and the share that the last one's node was expected to add.
     probes: u32,
     share: f32,
@@ -100,15 +106,19 @@ impl Probing {
         };
         let pause = pause << num_vain;
         if !self.goes_on() {
-            let has_some = self.allowance_ms.is_some_and(|left| left > 0.0);
             let goes_on = self.is_unfinished;
-            self.is_due = has_some && (goes_on || self.num_unasked.is_multiple_of(pause));
+            self.is_due =
+                self.has_allowance() && (goes_on || self.num_unasked.is_multiple_of(pause));
             if !self.is_due {
                 return None;
             }
             self.turn = self.turn.wrapping_add(usize::from(!goes_on));
         }
         Some(self.turn % num)
+    }
+
+    fn has_allowance(&self) -> bool {
+        self.allowance_ms.is_some_and(|left| left > 0.0)
     }
 
     fn goes_on(&self) -> bool {
@@ -123,21 +133,32 @@ impl Probing {
         // Once it found more, one node where little is known of it does not end that.
         self.is_unfinished = false;
         let is_dull = share <= self.share;
-        let may_go_on = !is_dull || (self.probes > 1 && !self.was_dull);
+        let is_new_text = self.probes < self.least_probes && self.has_allowance();
+        let may_go_on = is_new_text || !is_dull || (self.probes > 1 && !self.was_dull);
         let goes_on = self.goes_on() && may_go_on;
         if !goes_on && !self.is_due {
             self.end();
             return false;
         }
-        self.probes = if goes_on { self.probes + 1 } else { 1 };
+        if goes_on {
+            self.probes += 1;
+        } else {
+            self.probes = 1;
+            self.least_probes = if std::mem::take(&mut self.has_changed) {
+                PROBES_AFTER_CHANGE
+            } else {
+                1
+            };
+        }
         self.num_vain += u64::from(!goes_on);
         (self.share, self.was_dull) = (share, goes_on && is_dull);
         self.num_unasked = 0;
         true
     }
 
-    /// Whether the last probe followed one that found more than was expected.
-    pub(super) fn has_found_more(&self) -> bool {
+    /// Whether the last probe followed one that found more than was expected, or the text has changed: what was promised
+    /// before says little then.
+    pub(super) fn is_news(&self) -> bool {
         self.probes >= 2
     }
 
@@ -170,6 +191,7 @@ impl Probing {
     pub(super) fn note_change(&mut self) {
         self.num_vain = 0;
         self.num_unasked = PROBE_EVERY - 1;
+        self.has_changed = true;
     }
 
     /// Notes what a probe took.
@@ -230,7 +252,7 @@ mod tests {
         probing.note_asked();
         assert_eq!(tried(&mut probing, 200, 4, Turn::All), [63, 191]);
         probing.note_change();
-        assert_eq!(tried(&mut probing, 200, 4, Turn::All), [0, 128]);
+        assert_eq!(tried(&mut probing, 200, 4, Turn::All), [0, 1, 129]);
         for turn in [Turn::All, Turn::Each, Turn::Resting] {
             let steps = tried(&mut Probing::default(), 640, 1, turn);
             assert_eq!(steps.len(), 10, "{turn:?}");

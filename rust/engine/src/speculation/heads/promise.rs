@@ -4,7 +4,7 @@
 const LEARNING_RATE: f64 = 1.0 / 64.0;
 
 /// Steps before the mean says anything.
-const LEAST_STEPS: f64 = 32.0;
+const LEAST_STEPS: f64 = 16.0;
 
 /// A drafter sleeps while its first levels promise less than this share of the time of steps above their price: so little
 /// came to nothing on the texts of tuning, and what was more was kept.
@@ -59,8 +59,8 @@ mod tests {
 
     #[test]
     fn what_promises_little_is_small_once_that_is_known() {
-        assert_eq!(steps_until(&mut Promise::default(), true, 0.0), Some(32));
-        assert_eq!(steps_until(&mut Promise::default(), true, 0.29), Some(32));
+        assert_eq!(steps_until(&mut Promise::default(), true, 0.0), Some(16));
+        assert_eq!(steps_until(&mut Promise::default(), true, 0.29), Some(16));
         assert_eq!(steps_until(&mut Promise::default(), true, 0.31), None);
         let mut promise = Promise::default();
         assert_eq!(steps_until(&mut promise, true, 0.8), None);
@@ -73,7 +73,7 @@ mod tests {
         let mut promise = Promise::default();
         for step in 1..200 {
             promise.note(0.0, 10.0);
-            assert_eq!(promise.is_small_lastingly(), step >= 32 + 63, "{step}");
+            assert_eq!(promise.is_small_lastingly(), step >= 16 + 63, "{step}");
         }
         steps_until(&mut promise, false, 2.0);
         assert!(!promise.is_small_lastingly());
