@@ -54,10 +54,9 @@ pub(super) struct Probing {
     num_vain: u64,
     /// Steps since it was asked for its answers' sake; `None` before.
     num_since_bought: Option<u64>,
-    /// Whether the text has changed since the last row of probes began.
-    has_changed: bool,
-    /// Probes that the row has whatever they find.
+    /// Probes that the row has whatever they find, and the next row.
     least_probes: u32,
+    next_least_probes: u32,
     /// Probes in a row, and the share that the last one's node was expected to add.
     probes: u32,
     share: f32,
@@ -144,11 +143,7 @@ impl Probing {
             self.probes += 1;
         } else {
             self.probes = 1;
-            self.least_probes = if std::mem::take(&mut self.has_changed) {
-                PROBES_AFTER_CHANGE
-            } else {
-                1
-            };
+            self.least_probes = std::mem::take(&mut self.next_least_probes);
         }
         self.num_vain += u64::from(!goes_on);
         (self.share, self.was_dull) = (share, goes_on && is_dull);
@@ -191,7 +186,7 @@ impl Probing {
     pub(super) fn note_change(&mut self) {
         self.num_vain = 0;
         self.num_unasked = PROBE_EVERY - 1;
-        self.has_changed = true;
+        self.next_least_probes = PROBES_AFTER_CHANGE;
     }
 
     /// Notes what a probe took.
