@@ -43,14 +43,13 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
         max_namespaces: 2,
     };
     let memory = DraftMemory::new(config).expect("a valid config");
-    let writing = AtomicU32::new(num_writers);
-    // The operator too, who may forget all that the writers taught.
+    // Writers, and the operator, who may forget all that they taught.
     let changing = AtomicU32::new(num_writers + 1);
     let failed = AtomicBool::new(false);
     let (drafted, taught) = (AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
         for writer in 0..num_writers {
-            let (memory, writing, changing, taught) = (&memory, &writing, &changing, &taught);
+            let (memory, changing, taught) = (&memory, &changing, &taught);
             scope.spawn(move || {
                 for number in 0..documents_per_writer {
                     let shared = memory.namespace("shared");
@@ -63,7 +62,6 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                     }
                     taught.fetch_add(1, Ordering::Release);
                 }
-                writing.fetch_sub(1, Ordering::Release);
                 changing.fetch_sub(1, Ordering::Release);
             });
         }
@@ -97,11 +95,10 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                 }
             });
         }
-        let (memory, writing, changing, folder, taught) =
-            (&memory, &writing, &changing, &folder, &taught);
+        let (memory, changing, folder, taught) = (&memory, &changing, &folder, &taught);
         scope.spawn(move || {
             let mut round = 0;
-            while writing.load(Ordering::Acquire) > 0 {
+            while changing.load(Ordering::Acquire) > 1 {
                 memory
                     .save(folder.path(), "abc")
                     .expect("a writable folder");

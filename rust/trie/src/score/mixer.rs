@@ -18,8 +18,8 @@ use crate::score::weights::{LearnedWeights, OWN_SETS, RECYCLED_SETS, SHARED_SETS
 const RATE: f32 = 0.001;
 
 /// Times that for how far a drafter of the runner's is believed: of the rates that accept most on the choosing split, one with
-/// which a few answers tell whether it is right. Nearly as much is accepted at a fifth of it.
-const HEAD_RATE: f32 = 40.0;
+/// which a few answers tell whether it is right. Nearly as much is accepted at an eighth of it.
+const BELIEF: f32 = 40.0;
 
 /// The largest change of a log-odds that one label may cause.
 const MAX_STEP: f32 = 2.0;
@@ -58,8 +58,6 @@ pub(crate) struct Mixer {
     /// What it changed before that, not astray and astray.
     changes: [Option<Weights>; 2],
     rate: f32,
-    /// That of how far a drafter is believed.
-    belief_rate: f32,
     /// That of all weights of a drafter's answers, where they are fitted.
     head_rate: Option<f32>,
 }
@@ -80,7 +78,6 @@ impl Mixer {
             is_astray: Some(false),
             changes: [None, None],
             rate: RATE,
-            belief_rate: HEAD_RATE * RATE,
             head_rate: None,
         }
     }
@@ -91,7 +88,6 @@ impl Mixer {
         Self {
             is_astray: None,
             rate,
-            belief_rate: HEAD_RATE * rate,
             ..Self::new(weights)
         }
     }
@@ -167,7 +163,7 @@ impl Mixer {
     ) {
         let (inputs, rate) = match self.head_rate {
             Some(rate) => (*inputs, rate),
-            None => (of_belief(inputs), self.belief_rate),
+            None => (of_belief(inputs), BELIEF * self.rate),
         };
         let square: f32 = inputs.iter().map(|input| input * input).sum();
         let rate = rate.min(MAX_STEP / (2.0 * square));

@@ -175,13 +175,14 @@ impl Rest {
         } else if probe.is_woken {
             self.wakes_from = step + self.wake_pause;
             self.wake_pause = (2 * self.wake_pause).min(MAX_PAUSE);
-        }
-        if !has_won {
+        } else {
             // Who drafted badly when the rest began may have learned since.
             let lost = self.plain.rate() / probe.arm.rate() - 1.0;
-            if lost.is_finite() && !probe.is_woken {
+            if lost.is_finite() {
                 self.lost = f64::midpoint(self.lost, lost);
             }
+        }
+        if !has_won {
             self.rest(step);
         }
     }
