@@ -76,12 +76,14 @@ class Counts:
         mixed: The same, drafting from text and the target's likeliest tokens too.
         block_tree: The same of DDTree at as many nodes, which takes answers to depend on the depth alone.
         right: Shares of its likeliest guesses that were right, by level.
+        guesses: Its likeliest guess of each level up to the first wrong one, at each place of the answers in order.
     """
 
     alone: float
     mixed: float
     block_tree: float
     right: HeldOut
+    guesses: tuple[tuple[int, ...], ...]
 
     @property
     def chain(self) -> float:
@@ -100,11 +102,13 @@ def counted(answered: Answered, drafter: Path) -> Counts:
         names = sources.names(text.prompt, text.answer, topk)
         found.append(record_answers(runner, text.prompt, text.answer, names))
     runner.close()
+    right, guesses = _right(answered.texts, found)
     return Counts(
         alone=answered.replay("only", found),
         mixed=answered.replay("on", found),
         block_tree=_block_tree(answered.texts, found),
-        right=_right(answered.texts, found),
+        right=right,
+        guesses=guesses,
     )
 
 
@@ -116,14 +120,19 @@ def _block_tree(texts: Sequence[Text], found: Sequence[HeadAnswers]) -> float:
     return accepted
 
 
-def _right(texts: Sequence[Text], found: Sequence[HeadAnswers]) -> HeldOut:
-    asked, right = [0] * LEVELS, [0] * LEVELS
+def _right(
+    texts: Sequence[Text], found: Sequence[HeadAnswers]
+) -> tuple[HeldOut, tuple[tuple[int, ...], ...]]:
+    asked, right, guesses = [0] * LEVELS, [0] * LEVELS, []
     for text, answers in zip(texts, found, strict=True):
         for first, levels in enumerate(answers):
+            guessed = []
             for level, (likeliest, *_) in enumerate(levels[:LEVELS]):
                 asked[level] += 1
+                guessed.append(likeliest[0])
                 if likeliest[0] != text.answer[first + level]:
                     break
                 right[level] += 1
+            guesses.append(tuple(guessed))
     shares = tuple(one / max(all_, 1) for one, all_ in zip(right, asked, strict=True))
-    return HeldOut((), shares, tuple(asked))
+    return HeldOut((), shares, tuple(asked)), tuple(guesses)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from spectrie.training.batches import Batch, collate
 from spectrie.training.evaluation import HeldOut, evaluate
 from spectrie.training.features import FeatureCache
@@ -15,7 +17,7 @@ from spectrie.training.texts.samples import Sample
 from tests.training.chain.accepted import LEVELS, Answered
 from tests.training.plain import PlainTarget
 
-__all__ = ["batch_of", "judge"]
+__all__ = ["agreement", "batch_of", "judge"]
 
 _TOP = 8
 
@@ -46,3 +48,26 @@ def batch_of(
 def judge(head: Head, batch: Batch) -> HeldOut:
     """How often the head's likeliest guesses are right, by level."""
     return evaluate(head, [batch])
+
+
+@torch.no_grad()
+def agreement(head: Head, batch: Batch, guesses: Sequence[tuple[int, ...]]) -> tuple[float, ...]:
+    """Share of a drafter's likeliest guesses that are the head's too, by level.
+
+    Args:
+        head: The head.
+        batch: The texts that the drafter was asked along.
+        guesses: As `Counts` has them.
+    """
+    places, shares = torch.arange(len(guesses)), []
+    _, likeliest = head.judged(batch)
+    for number, (level, ours) in enumerate(zip(batch.levels, likeliest, strict=True)):
+        if number:
+            places = places[level.parents]
+        both = [
+            guesses[place][number] == one
+            for place, one in zip(places.tolist(), ours.tolist(), strict=True)
+            if len(guesses[place]) > number
+        ]
+        shares.append(sum(both) / len(both))
+    return tuple(shares)
