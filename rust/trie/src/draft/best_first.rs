@@ -234,7 +234,13 @@ impl BestFirst {
         let answer = node.asked.map(|index| sources.asked.answer(index));
         let head = answer.map(|answer| {
             let seen = &expected.seen.evidence[first as usize..];
-            head::mix(answer, &mut builder.candidates, seen, trained.mixer)
+            head::mix(
+                answer,
+                &mut builder.candidates,
+                seen,
+                scored.situation,
+                trained.mixer,
+            )
         });
         let trust = match &head {
             Some(_) => trained.asked.trust(),

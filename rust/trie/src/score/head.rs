@@ -8,10 +8,10 @@ use crate::TokenId;
 use crate::score::candidate::Candidate;
 use crate::score::evidence::Evidence;
 use crate::score::head_inputs::{
-    AGREES, ALONE, ASKED_ABOUT, GIVEN, HeadInputs, LEVEL, LIKELY, NUM_INPUTS, ONE, SILENT,
-    UNLIKELY, UNLIKELY_SILENT,
+    AGREES, ALONE, ASKED_ABOUT, GIVEN, HeadInputs, HeadSets, LEFT, LEFT_SILENT, LEVEL, LIKELY,
+    NUM_INPUTS, ONE, RIVAL_GIVEN, RIVALS, SILENT, UNLIKELY, UNLIKELY_SILENT,
 };
-use crate::score::inputs::{logistic, logit};
+use crate::score::inputs::{Situation, logistic, logit};
 use crate::score::mixer::Mixer;
 use crate::score::scorer::share_one;
 use crate::sources::asked::HeadAnswer;
@@ -22,7 +22,7 @@ use crate::sources::head_place::Place;
 pub(crate) struct HeadScored {
     /// Who answered.
     pub(crate) drafter: usize,
-    set: usize,
+    sets: HeadSets,
     tokens: Vec<TokenId>,
     inputs: Vec<HeadInputs>,
     /// Sum of the probabilities.
@@ -40,31 +40,41 @@ impl HeadScored {
     /// Trains the weights with the token that came.
     pub(crate) fn learn(&self, token: TokenId, mixer: &mut Mixer) {
         for (candidate, inputs) in self.tokens.iter().zip(&self.inputs) {
-            let said = logistic(dot(&mixer.head_weights(self.drafter, self.set), inputs));
+            let said = logistic(dot(&mixer.head_weights(self.drafter, self.sets), inputs));
             let came = f32::from(u8::from(*candidate == token));
-            mixer.learn_head(self.drafter, self.set, inputs, came - said);
+            mixer.learn_head(self.drafter, self.sets, inputs, came - said);
         }
     }
 }
 
 /// Changes the probabilities of `candidates`, of which `seen` is known, by what was answered, and appends
-/// the tokens that nobody else names.
+/// the tokens that nobody else names. `at` says which weights the others had.
 pub(crate) fn mix(
     answer: &HeadAnswer,
     candidates: &mut Vec<Candidate>,
     seen: &[Evidence],
+    at: Situation,
     mixer: &Mixer,
 ) -> HeadScored {
     let likeliest = answer.likeliest.tokens();
     let given = |token: TokenId| likeliest.iter().find(|(named, _)| *named == token);
     let asked = |token: TokenId| answer.named.iter().find(|(named, _)| *named == token);
     let level = f32::from(answer.level.max(1)).ln();
+    let given_by_all: f32 = candidates.iter().map(|one| one.probability).sum();
+    let left = logit(1.0 - given_by_all);
+    let left_silent = logit(1.0 - likeliest.iter().map(|(_, given)| given).sum::<f32>());
+    let rival_given = |token: TokenId| {
+        let rival = likeliest.iter().take(2).find(|(other, _)| *other != token);
+        rival.map_or(0.0, |&(_, given)| logit(given))
+    };
     let mut inputs = Vec::with_capacity(candidates.len() + likeliest.len());
     for (candidate, evidence) in candidates.iter().zip(seen) {
         let mut x = [0.0; NUM_INPUTS];
         x[ONE] = 1.0;
         let others = logit(candidate.probability);
         x[LIKELY] = others.max(0.0);
+        x[RIVALS] = logit(given_by_all - candidate.probability);
+        x[RIVAL_GIVEN] = rival_given(candidate.token);
         let said = match (given(candidate.token), asked(candidate.token)) {
             (Some(&(_, probability)), _) => Some((GIVEN, probability)),
             (None, Some(&(_, probability))) => Some((ASKED_ABOUT, probability)),
@@ -80,6 +90,7 @@ pub(crate) fn mix(
             x[AGREES] = f32::from(u8::from(is_first && evidence.newest[0]));
         } else {
             x[SILENT] = 1.0;
+            x[LEFT_SILENT] = left_silent;
             x[UNLIKELY_SILENT] = others.min(0.0);
         }
         inputs.push(x);
@@ -92,6 +103,8 @@ pub(crate) fn mix(
         x[ONE] = 1.0;
         x[GIVEN] = logit(probability);
         x[ALONE] = x[GIVEN];
+        x[LEFT] = left;
+        x[RIVAL_GIVEN] = rival_given(token);
         x[LEVEL] = level;
         inputs.push(x);
         candidates.push(Candidate {
@@ -100,8 +113,8 @@ pub(crate) fn mix(
             origin: answer.origin,
         });
     }
-    let set = 1 + usize::from(answer.level > 1) + usize::from(answer.level > 3);
-    let weights = mixer.head_weights(answer.drafter, set);
+    let sets = HeadSets::new(answer.level, at);
+    let weights = mixer.head_weights(answer.drafter, sets);
     let mut mass = 0.0;
     for (candidate, inputs) in candidates.iter_mut().zip(&inputs) {
         candidate.probability = logistic(dot(&weights, inputs));
@@ -112,7 +125,7 @@ pub(crate) fn mix(
     }
     HeadScored {
         drafter: answer.drafter,
-        set,
+        sets,
         tokens: candidates.iter().map(|candidate| candidate.token).collect(),
         inputs,
         mass,
@@ -156,6 +169,7 @@ mod tests {
             answer,
             &mut candidates,
             &[Evidence::default()],
+            Situation::default(),
             &Mixer::default(),
         );
         candidates
@@ -189,6 +203,28 @@ mod tests {
     }
 
     #[test]
+    fn a_contradiction_lowers_less_where_text_matches_far() {
+        let wrong = answer(&[(7, 0.9)], &[(5, 0.001)]);
+        let of = |own| {
+            let mut candidates = vec![candidate(5, 0.9)];
+            let at = Situation {
+                own,
+                ..Situation::default()
+            };
+            mix(
+                &wrong,
+                &mut candidates,
+                &[Evidence::default()],
+                at,
+                &Mixer::default(),
+            );
+            candidates[0].probability
+        };
+        let (short, long) = (of(1), of(5));
+        assert!(long > short + 0.1, "{short} {long}");
+    }
+
+    #[test]
     fn probabilities_sum_to_one_at_most() {
         let likeliest: Vec<_> = (0..8).map(|index| (100 + index, 0.12)).collect();
         let mut candidates: Vec<_> = (0..8).map(|token| candidate(token, 0.12)).collect();
@@ -197,6 +233,7 @@ mod tests {
             &answer(&likeliest, &[]),
             &mut candidates,
             &seen,
+            Situation::default(),
             &Mixer::default(),
         );
         let sum: f32 = candidates.iter().map(|one| one.probability).sum();
@@ -209,7 +246,13 @@ mod tests {
         let wrong = answer(&[(7, 0.9)], &[(5, 0.01)]);
         let said = |mixer: &Mixer| {
             let mut candidates = vec![candidate(5, 0.6)];
-            let scored = mix(&wrong, &mut candidates, &[Evidence::default()], mixer);
+            let scored = mix(
+                &wrong,
+                &mut candidates,
+                &[Evidence::default()],
+                Situation::default(),
+                mixer,
+            );
             (candidates[0].probability, candidates[1].probability, scored)
         };
         let (text_before, head_before, _) = said(&mixer);

@@ -126,7 +126,7 @@ mod tests {
         let message = HeadPrior::from_bytes(&SHIPPED[4..])
             .unwrap_err()
             .to_string();
-        assert!(message.contains("allowed: 304 bytes"), "{message}");
+        assert!(message.contains("allowed: 1264 bytes"), "{message}");
         let mut broken = shipped.clone();
         broken.shares[0][0][0] = f32::NAN;
         assert!(HeadPrior::from_bytes(&broken.to_bytes()).is_err());

@@ -35,6 +35,37 @@ pub(crate) fn logit(probability: f32) -> f32 {
     (probability / (1.0 - probability)).ln()
 }
 
+/// Sets of weights: one that always counts, then those picked by own and by shared match, by recycled
+/// answers and by the hits of the request lately.
+pub(super) const OWN_SETS: usize = 10;
+const SHARED_SETS: usize = 10;
+const RECYCLED_SETS: usize = 8;
+pub(super) const LATELY_SETS: usize = 6;
+pub(super) const NUM_SETS: usize = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS + LATELY_SETS;
+
+/// Which sets count at a node: 0 where nothing matches, the last where most does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Situation {
+    /// Below [`OWN_SETS`].
+    pub(crate) own: u8,
+    /// Below [`SHARED_SETS`].
+    pub(crate) shared: u8,
+    /// Below [`RECYCLED_SETS`].
+    pub(crate) recycled: u8,
+    /// Below [`LATELY_SETS`]: how often the request has said what was expected.
+    pub(crate) lately: u8,
+}
+
+impl Situation {
+    pub(super) fn sets(self) -> [usize; 5] {
+        let own = 1 + usize::from(self.own);
+        let shared = 1 + OWN_SETS + usize::from(self.shared);
+        let recycled = 1 + OWN_SETS + SHARED_SETS + usize::from(self.recycled);
+        let lately = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS + usize::from(self.lately);
+        [0, own, shared, recycled, lately]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,9 +10,9 @@
 use std::sync::LazyLock;
 
 use crate::score::calibration::Calibration;
-use crate::score::head_inputs::{HeadInputs, of_belief};
-use crate::score::inputs::{Features, NUM_FEATURES};
-use crate::score::weights::{LearnedWeights, OWN_SETS, RECYCLED_SETS, SHARED_SETS, Weights};
+use crate::score::head_inputs::{HeadInputs, HeadSets, of_belief};
+use crate::score::inputs::{Features, NUM_FEATURES, Situation};
+use crate::score::weights::{LearnedWeights, Weights};
 
 /// Step of the online training, per label.
 const RATE: f32 = 0.001;
@@ -23,29 +23,6 @@ const BELIEF: f32 = 40.0;
 
 /// The largest change of a log-odds that one label may cause.
 const MAX_STEP: f32 = 2.0;
-
-/// Which sets count at a node: 0 where nothing matches, the last where most does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Situation {
-    /// Below [`OWN_SETS`].
-    pub(crate) own: u8,
-    /// Below [`SHARED_SETS`].
-    pub(crate) shared: u8,
-    /// Below [`RECYCLED_SETS`].
-    pub(crate) recycled: u8,
-    /// Below [`LATELY_SETS`]: how often the request has said what was expected.
-    pub(crate) lately: u8,
-}
-
-impl Situation {
-    fn sets(self) -> [usize; 5] {
-        let own = 1 + usize::from(self.own);
-        let shared = 1 + OWN_SETS + usize::from(self.shared);
-        let recycled = 1 + OWN_SETS + SHARED_SETS + usize::from(self.recycled);
-        let lately = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS + usize::from(self.lately);
-        [0, own, shared, recycled, lately]
-    }
-}
 
 /// The weights of one request.
 #[derive(Clone, Debug)]
@@ -147,9 +124,9 @@ impl Mixer {
         sum
     }
 
-    /// The weights of a drafter's answers that count in a set.
-    pub(crate) fn head_weights(&self, drafter: usize, set: usize) -> HeadInputs {
-        self.weights.head(drafter, set)
+    /// The weights of a drafter's answers that count in these sets.
+    pub(crate) fn head_weights(&self, drafter: usize, sets: HeadSets) -> HeadInputs {
+        self.weights.head(drafter, sets)
     }
 
     /// Moves those that tell how far it is believed towards what came, or all where they are fitted: `error` is outcome
@@ -157,17 +134,18 @@ impl Mixer {
     pub(crate) fn learn_head(
         &mut self,
         drafter: usize,
-        set: usize,
+        sets: HeadSets,
         inputs: &HeadInputs,
         error: f32,
     ) {
-        let (inputs, rate) = match self.head_rate {
-            Some(rate) => (*inputs, rate),
-            None => (of_belief(inputs), BELIEF * self.rate),
+        let all = sets.all();
+        let (inputs, rate, sets) = match self.head_rate {
+            Some(rate) => (*inputs, rate, &all[..]),
+            None => (of_belief(inputs), BELIEF * self.rate, sets.of_belief()),
         };
         let square: f32 = inputs.iter().map(|input| input * input).sum();
-        let rate = rate.min(MAX_STEP / (2.0 * square));
-        self.weights.move_head(drafter, set, &inputs, rate * error);
+        let rate = rate.min(MAX_STEP / (sets.len() as f32 * square));
+        self.weights.move_head(drafter, sets, &inputs, rate * error);
     }
 
     /// Moves the weights of a node towards what came: `error` is outcome minus probability.

@@ -15,8 +15,8 @@ use crate::score::calibration::Calibration;
 use crate::score::candidate::Candidate;
 use crate::score::evidence::{Context, Evidence, LEVELS, Seen, gather};
 use crate::score::features::{LogOdds, Logs, Node};
-use crate::score::inputs::logistic;
-use crate::score::mixer::{Mixer, Situation};
+use crate::score::inputs::{Situation, logistic};
+use crate::score::mixer::Mixer;
 
 /// Escape weight of each level: 60 / level^1.29, found by replaying source files.
 pub(crate) const ESCAPES: [f32; LEVELS.len()] = [

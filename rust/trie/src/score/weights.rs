@@ -4,18 +4,10 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::TrieError;
 use crate::score::head_gains::HeadGains;
-use crate::score::head_inputs::{HEAD_SETS, HeadInputs};
+use crate::score::head_inputs::{HEAD_SETS, HeadInputs, HeadSets};
 use crate::score::head_prior::{HeadCounts, HeadPrior};
-use crate::score::inputs::{Features, NUM_FEATURES};
+use crate::score::inputs::{Features, NUM_FEATURES, NUM_SETS};
 use spectrie_types::sizes::MAX_DRAFTERS;
-
-/// Sets of weights: one that always counts, then those picked by own and by shared match, by recycled
-/// answers and by the hits of the request lately.
-pub(super) const OWN_SETS: usize = 10;
-pub(super) const SHARED_SETS: usize = 10;
-pub(super) const RECYCLED_SETS: usize = 8;
-pub(super) const LATELY_SETS: usize = 6;
-const NUM_SETS: usize = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS + LATELY_SETS;
 
 /// Weights fitted by replaying text that no bench reports: `python -m bench.draft.tuning.fit`.
 const PRIOR: &[u8] = include_bytes!("prior.bin");
@@ -106,15 +98,22 @@ impl Weights {
         }
     }
 
-    /// The weights of a drafter's answers: those that always count, and those of a set.
-    pub(crate) fn head(&self, drafter: usize, set: usize) -> HeadInputs {
-        let sets = &self.head[drafter];
-        std::array::from_fn(|index| sets[0][index] + sets[set][index])
+    /// The weights of a drafter's answers that count in these sets, added up.
+    pub(crate) fn head(&self, drafter: usize, sets: HeadSets) -> HeadInputs {
+        let of = &self.head[drafter];
+        let all = sets.all();
+        std::array::from_fn(|index| all.iter().map(|&set| of[set][index]).sum())
     }
 
-    /// Adds `step` times `inputs` to them.
-    pub(crate) fn move_head(&mut self, drafter: usize, set: usize, inputs: &HeadInputs, step: f32) {
-        for set in [0, set] {
+    /// Adds `step` times `inputs` to each of these sets.
+    pub(crate) fn move_head(
+        &mut self,
+        drafter: usize,
+        sets: &[usize],
+        inputs: &HeadInputs,
+        step: f32,
+    ) {
+        for &set in sets {
             for (weight, input) in self.head[drafter][set].iter_mut().zip(inputs) {
                 *weight += step * input;
             }
