@@ -22,11 +22,11 @@ pub(crate) fn num_left_out(plan: &Plan) -> usize {
 
 #[test]
 fn while_it_sleeps_it_follows_four_of_many_and_new_ones_once_it_wakes() {
-    let (mut driver, mut alone) = (engine(Some(0.1)), engine(None));
+    let (mut driver, mut alone) = (engine(Some(0.05)), engine(None));
     let mut head = Head::new(Script::Wrong);
     let steps = |driver: &mut Driver, head: &mut Head, count: usize| {
         let plans = (0..count).filter_map(|_| {
-            head.ask(&driver.engine, &mut driver.model, 0.0, 0.1);
+            head.ask(&driver.engine, &mut driver.model, 0.0, 0.05);
             driver.step()
         });
         plans.collect::<Vec<Plan>>()

@@ -57,7 +57,7 @@ pub struct Drafter {
     /// Where its texts and its table have their bytes from.
     room: Arc<dyn Room>,
     pub(super) recycled: GrowingTable,
-    mixer: Mixer,
+    pub(super) mixer: Mixer,
     calibration: Calibration,
     pub(super) head: Head,
     /// The node of the last draft that the output has reached, while it follows the draft.

@@ -10,6 +10,9 @@ use crate::score::weights::LearnedWeights;
 use crate::sources::asked::{Asked, HeadAnswer};
 use crate::sources::head_place::{Came, Place};
 
+/// Tokens without a question after which a request forgets most of how far it believed a drafter: its text may be another.
+const OLD_TOKENS: usize = 64;
+
 /// What a request has of the drafters of the runner's. One of them has the turn: it is asked in a step.
 #[derive(Debug)]
 pub(crate) struct Head {
@@ -21,6 +24,8 @@ pub(crate) struct Head {
     gains: [HeadGains; MAX_DRAFTERS],
     /// All that they added to this request.
     pub(crate) counts: HeadCounts,
+    /// Tokens that the request had when each was asked last.
+    asked_at: [usize; MAX_DRAFTERS],
     /// Whether each was ever asked.
     is_used: [bool; MAX_DRAFTERS],
     /// Whether the namespace hears what they were worth.
@@ -36,6 +41,7 @@ impl Head {
             turn: 0,
             gains: learned.map(LearnedWeights::gains).unwrap_or_default(),
             counts: HeadCounts::default(),
+            asked_at: [0; MAX_DRAFTERS],
             is_used: [false; MAX_DRAFTERS],
             judges: true,
         }
@@ -63,6 +69,13 @@ impl Head {
     /// Surplus, in accepted tokens, that an answer is expected to add at a node that is reached.
     pub(crate) fn expected_gain(&self, place: Place) -> f32 {
         self.gains[self.turn].expected(place)
+    }
+
+    /// Notes that who has the turn answers when the request has so many tokens, and returns whether it was not asked for
+    /// long.
+    pub(crate) fn note_answer(&mut self, num_tokens: usize) -> bool {
+        let before = std::mem::replace(&mut self.asked_at[self.turn], num_tokens);
+        self.is_used[self.turn] && num_tokens.saturating_sub(before) >= OLD_TOKENS
     }
 
     /// Takes an answer after `token` below `parent`; gives its number.

@@ -159,6 +159,9 @@ impl Drafter {
         named: Vec<(TokenId, f32)>,
         source: Source,
     ) -> u32 {
+        if self.head.note_answer(self.request.tokens().len()) {
+            self.mixer.fade_head(self.head.turn());
+        }
         let answer = HeadAnswer {
             likeliest: Answer::of(likeliest),
             named,

@@ -148,6 +148,13 @@ impl Mixer {
         self.weights.move_head(drafter, sets, &inputs, rate * error);
     }
 
+    /// Forgets most of how far a drafter was believed: that was long ago. Weights that are fitted stay.
+    pub(crate) fn fade_head(&mut self, drafter: usize) {
+        if self.head_rate.is_none() {
+            self.weights.fade_head(drafter);
+        }
+    }
+
     /// Moves the weights of a node towards what came: `error` is outcome minus probability.
     pub(crate) fn learn(&mut self, situation: Situation, features: &Features, error: f32) {
         // A candidate with large inputs must not throw the weights about.
