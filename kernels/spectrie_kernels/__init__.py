@@ -10,7 +10,13 @@ from __future__ import annotations
 from spectrie_kernels.attention.arrays import AttentionArrays, WorkArrays
 from spectrie_kernels.attention.key_order import KeyOrder
 from spectrie_kernels.attention.layout import AttentionLayout
-from spectrie_kernels.attention.roots import ROOT_WORDS, RootPlaces, RootRows, RootSections
+from spectrie_kernels.attention.roots import (
+    ROOT_WORDS,
+    RootAnswers,
+    RootPlaces,
+    RootRows,
+    RootSections,
+)
 from spectrie_kernels.attention.rows import MAX_TREE_ROWS, AttentionRows, DraftRows
 from spectrie_kernels.attention.tiles import AttentionTiles
 from spectrie_kernels.backend import has_triton
@@ -50,7 +56,7 @@ from spectrie_kernels.calls.products import (
     linear_sums_shape,
     linear_workspace,
 )
-from spectrie_kernels.calls.roots import draft_roots, root_work
+from spectrie_kernels.calls.roots import draft_beams, draft_roots, root_work
 from spectrie_kernels.calls.unpack import take_drawn, unpack
 from spectrie_kernels.draw_rows import DrawRows, has_device_form
 from spectrie_kernels.experts.weight import ExpertWeight
@@ -79,6 +85,7 @@ __all__ = [
     "LinearTiles",
     "LinearWeight",
     "PartialSums",
+    "RootAnswers",
     "RootPlaces",
     "RootRows",
     "RootSections",
@@ -91,6 +98,7 @@ __all__ = [
     "add_rank_sums",
     "choose_experts",
     "compact_slots",
+    "draft_beams",
     "draft_roots",
     "draw",
     "draw_workspace",

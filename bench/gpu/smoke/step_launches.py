@@ -13,6 +13,7 @@ from spectrie_kernels import (
     AttentionTiles,
     KeyOrder,
     PartialSums,
+    RootAnswers,
     RootPlaces,
     RootRows,
     RootSections,
@@ -129,7 +130,7 @@ def _attend_recorded(
 
 
 def _follow(model: ModelShape, device: _Device, window: int | None) -> None:
-    """What finds the first rows of drafts behind a step, and attention's work of them; none counts."""
+    """What finds the rows of drafts behind a step, and attention's work of them; none counts."""
     packed, count = _empty_step(device), torch.zeros(1, dtype=torch.int32, device=device)
     walks = torch.zeros(_ROWS, ROOT_WORDS, dtype=torch.int32, device=device)
     places = RootPlaces(
@@ -147,7 +148,12 @@ def _follow(model: ModelShape, device: _Device, window: int | None) -> None:
 
     items = _ROWS * (order.most_splits + 1)
     work = WorkArrays(empty(items, 8), empty(_ROWS, 4), empty(0, 8), empty(3))
-    spectrie_kernels.root_work(rows, count, order, work)
+    ids, beams = empty(_ROWS, spectrie_kernels.TOP_K), RootRows.empty(2 * _ROWS, device)
+    for names in (None, count):
+        answers = RootAnswers(ids, ids.float(), names)
+        spectrie_kernels.draft_beams(rows, answers, count, places, beams, empty(1))
+    for depth in (0, 1):
+        spectrie_kernels.root_work(rows, count, order, work, depth=depth)
 
 
 def _empty_step(device: _Device) -> torch.Tensor:

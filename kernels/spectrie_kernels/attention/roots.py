@@ -1,4 +1,4 @@
-"""The first rows of drafts, which the device finds at the ends of its walks."""
+"""The first rows of drafts, which the device finds at the ends of its walks, and those behind them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import torch
 
-__all__ = ["ROOT_WORDS", "RootPlaces", "RootRows", "RootSections"]
+__all__ = ["ROOT_WORDS", "RootAnswers", "RootPlaces", "RootRows", "RootSections"]
 
 ROOT_WORDS = 5
 """Words of a walk: the first row of its tree, how many rows that has, the first one's sample and position, and
@@ -27,8 +27,8 @@ class RootPlaces:
     """Where things lie.
 
     Attributes:
-        first_feature: Row of features of the step's first row.
-        first_slot: Slot of the first root's keys; those of others follow.
+        first_feature: Row of features of the step's first row; beams, which continue states, do not read it.
+        first_slot: Slot of the first row's keys; those of others follow.
         first_state: Row of its state, likewise.
         dump: Row of states for rows that stand for none.
         max_context: Positions, exclusive.
@@ -44,18 +44,33 @@ class RootPlaces:
 
 
 @dataclass(frozen=True, slots=True)
-class RootRows:
-    """Roots as rows of a level; int32 [rows], contiguous.
+class RootAnswers:
+    """What a head answers of roots, contiguous.
 
     Attributes:
-        tokens: Of each, -1 for one without a vector, and where a row stands for no root.
+        ids: int32 [roots, any], numbers of tokens, -1 for none.
+        weights: float32, likewise: the greater, the likelier.
+        names: int32 [named], the token of each number; None where numbers are tokens.
+    """
+
+    ids: torch.Tensor
+    weights: torch.Tensor
+    names: torch.Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class RootRows:
+    """Roots, or beams of them, as rows of a level; int32 [rows], contiguous.
+
+    Attributes:
+        tokens: Of each, -1 for one without a vector, and where a row stands for none.
         positions: 0 where it stands for none.
         slots: Where its keys go, -1 for nowhere.
-        origins: The row of features that it continues, -1 for none.
+        origins: The row of features that it continues, of a beam that of states, -1 for none.
         places: Where its state goes.
         pages: Word of the packed step at which its request's pages begin.
-        found: [rows, 4]: token, position and row of the step that drew the token, each -1 where it stands for none,
-            and 0.
+        found: [rows, 4]: token, position, and the row of the step that drew the token, of a beam the number of its
+            root, each -1 where it stands for none; and 0.
     """
 
     tokens: torch.Tensor

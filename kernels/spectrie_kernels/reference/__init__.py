@@ -18,7 +18,7 @@ from spectrie_kernels.reference.row_argmax import row_argmax
 from spectrie_kernels.reference.top_k import top_k
 from spectrie_kernels.reference.tree_attention import tree_attention
 from spectrie_kernels.reference.unpack import take_drawn, unpack
-from spectrie_kernels.reference.verify_greedy import draft_roots, verify_greedy
+from spectrie_kernels.reference.verify_greedy import draft_beams, draft_roots, verify_greedy
 
 __all__ = [
     "add_experts",
@@ -27,6 +27,7 @@ __all__ = [
     "attention_of_items",
     "choose_experts",
     "compact_slots",
+    "draft_beams",
     "draft_roots",
     "draw",
     "expert_linear",

@@ -58,7 +58,9 @@ def _slots(layout: AttentionArrays, page: int, keys: torch.Tensor) -> torch.Tens
     return layout.page_ids[page + keys // size].long() * size + keys % size
 
 
-def root_work(rows: RootRows, count: torch.Tensor, order: KeyOrder, work: WorkArrays) -> None:
+def root_work(
+    rows: RootRows, count: torch.Tensor, order: KeyOrder, work: WorkArrays, depth: int
+) -> None:
     """See `spectrie_kernels.root_work`."""
     number = int(count[0])
     positions, pages = rows.positions[:number].tolist(), rows.pages[:number].tolist()
@@ -79,7 +81,8 @@ def root_work(rows: RootRows, count: torch.Tensor, order: KeyOrder, work: WorkAr
                 slot = (1 + part) * number + row
                 item = [1, row, max(keys, begin), behind, page, slot, unit, unit + UNIT]
             items[row, part] = torch.tensor(item)
-        items[row, -1] = torch.tensor([0, row, end, position + 1, page, row, position, row])
+        own, path = max(position - depth, 0), row * (depth + 1)
+        items[row, -1] = torch.tensor([0, row, end, position + 1, page, row, own, path])
         work.combined[row] = torch.tensor([row, number + row, splits, 0])
     parts = number * (order.most_splits + 1)
     work.counts.copy_(torch.tensor([parts, number, 0], dtype=torch.int32))

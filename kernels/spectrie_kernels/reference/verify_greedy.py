@@ -1,12 +1,14 @@
-"""Walks along chosen tokens in plain Python over torch tensors."""
+"""Walks along chosen tokens, and what is drafted behind them, in plain Python over torch tensors."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 
-from spectrie_kernels.attention.roots import RootPlaces, RootRows, RootSections
+from spectrie_kernels.attention.roots import RootAnswers, RootPlaces, RootRows, RootSections
 
-__all__ = ["draft_roots", "verify_greedy"]
+__all__ = ["draft_beams", "draft_roots", "verify_greedy"]
 
 MAX_ROWS = 64
 
@@ -58,14 +60,7 @@ def draft_roots(
     def section(number: int) -> int:
         return int(packed[2 * number])
 
-    rows.tokens.fill_(-1)
-    rows.positions.zero_()
-    rows.slots.fill_(-1)
-    rows.origins.fill_(-1)
-    rows.places.fill_(places.dump)
-    rows.pages.zero_()
-    rows.found[:, :3] = -1
-    rows.found[:, 3] = 0
+    _empty(rows, places)
     for index, walk in enumerate(walks[: int(count[0])].tolist()):
         first, num_rows, sample, base, page = walk
         tokens, parents = (
@@ -91,3 +86,47 @@ def draft_roots(
         rows.places[index] = places.first_state + index
         rows.pages[index] = section(sections.pages) + page
         rows.found[index, :3] = torch.tensor([token, position, first + node])
+
+
+def draft_beams(
+    roots: RootRows,
+    answers: RootAnswers,
+    count: torch.Tensor,
+    places: RootPlaces,
+    beams: RootRows,
+    number: torch.Tensor,
+) -> None:
+    """See `spectrie_kernels.draft_beams`."""
+    _empty(beams, places)
+    each = beams.tokens.shape[0] // roots.tokens.shape[0]
+    number.copy_(count * each)
+    names = None if answers.names is None else answers.names.tolist()
+    for root in range(int(count[0])):
+        state, position = int(roots.places[root]), int(roots.positions[root]) + 1
+        if state == places.dump or position >= places.max_context:
+            continue
+        pairs = zip(answers.weights[root].tolist(), answers.ids[root].tolist(), strict=True)
+        # What is no number is not above minus infinity either.
+        likeliest = sorted((-w, one) for w, one in pairs if one >= 0 and w > -math.inf)
+        for beam, (_, one) in enumerate(likeliest[:each]):
+            token = one if names is None else names[one]
+            row = root * each + beam
+            beams.tokens[row] = token if token < places.embedded else -1
+            beams.positions[row] = position
+            beams.slots[row] = places.first_slot + row
+            beams.origins[row] = state
+            beams.places[row] = places.first_state + row
+            beams.pages[row] = roots.pages[root]
+            beams.found[row, :3] = torch.tensor([token, position, root])
+
+
+def _empty(rows: RootRows, places: RootPlaces) -> None:
+    """Has all rows stand for none."""
+    rows.tokens.fill_(-1)
+    rows.positions.zero_()
+    rows.slots.fill_(-1)
+    rows.origins.fill_(-1)
+    rows.places.fill_(places.dump)
+    rows.pages.zero_()
+    rows.found[:, :3] = -1
+    rows.found[:, 3] = 0

@@ -74,6 +74,13 @@ def greatest_key_again(key, WIDTH: tl.constexpr):
 
 
 @triton.jit
+def greatest_of_highest_id(weight, ids):
+    """The greatest weight, and of those that have it the highest id."""
+    greatest = tl.max(weight, axis=0)
+    return greatest, tl.max(tl.where(weight == greatest, ids, -1), axis=0)
+
+
+@triton.jit
 def any_child(choices, tokens, parents, count, MAX_ROWS: tl.constexpr):
     """Goes on to the first child, whatever was drawn."""
     rows = tl.arange(0, MAX_ROWS)

@@ -19,6 +19,7 @@ EXPECTED = {
     "_token_logits_kernel",
     "_verify_greedy_kernel",
     "_draft_roots_kernel",
+    "_draft_beams_kernel",
     "_root_work_kernel",
 }
 
@@ -26,8 +27,8 @@ EXPECTED = {
 def test_every_kernel_compiles_without_spills(tmp_path: Path) -> None:
     lines = in_own_process(__file__, cache=tmp_path)
     assert {form["name"] for form in lines} == EXPECTED
-    # Those of the likeliest tokens in two widths.
-    assert len(lines) == (len(EXPECTED) + 2) * len(CAPABILITIES)
+    # Those of the likeliest tokens, and of what is drafted behind them, in two widths.
+    assert len(lines) == (len(EXPECTED) + 3) * len(CAPABILITIES)
     for form in lines:
         assert (form["stack_bytes"], form["spills"]) == (0, 0), form
         assert 2 * form["registers"] * form["threads"] <= REGISTERS, form
@@ -39,6 +40,7 @@ def main() -> None:
     from spectrie_kernels import TOP_K, KeyOrder, RootPlaces, RootSections
     from spectrie_kernels.calls.greedy import CHUNK_TOKENS
     from spectrie_kernels.device.sampling import (
+        draft_beams,
         draft_roots,
         row_argmax,
         token_logits,
@@ -62,13 +64,19 @@ def main() -> None:
         "pages",
     )
     types |= dict.fromkeys((*roots, "found", "part_items", "combined"), "*i32")
+    beams = ("root_positions", "root_places", "root_pages", "names", "number")
+    types |= dict.fromkeys(beams, "*i32") | {"weights": "*fp32"}
     row = {"VOCABULARY": VOCABULARY, "CHUNK": CHUNK_TOKENS}
     chunks = -(-VOCABULARY // CHUNK_TOKENS)
     block = 1 << (chunks - 1).bit_length()
     of_row = {"CHUNKS": chunks, "BLOCK_CHUNKS": block, "HAS_ROWS": True}
     places = RootPlaces(1 << 14, 1 << 20, 512, 640, 1 << 17, VOCABULARY)
     walks, one_warp = draft_roots.compiled_form(RootSections(0, 26, 6), places)
-    work, _ = draft_roots.work_form(KeyOrder.of(8, 4096))
+    work, _ = draft_roots.work_form(KeyOrder.of(8, 4096), 1)
+    likeliest = [
+        draft_beams.compiled_form(width, 4, places, has_names=width == TOP_K)[0]
+        for width in (TOP_K, _CANDIDATES)
+    ]
     forms: list[tuple[Any, dict[str, int]]] = [
         (row_argmax._chunk_argmax_kernel, row),
         (row_argmax._row_argmax_kernel, {"CHUNKS": chunks, "BLOCK": block}),
@@ -80,11 +88,13 @@ def main() -> None:
         (token_logits._token_logits_kernel, {"FEATURES": 4096, "BLOCK": token_logits.BLOCK}),
         (verify_greedy._verify_greedy_kernel, {"MAX_ROWS": verify_greedy.MAX_ROWS}),
         (draft_roots._draft_roots_kernel, walks),
+        *((draft_beams._draft_beams_kernel, one) for one in likeliest),
         (draft_roots._root_work_kernel, work),
     ]
     options = row_argmax.COMPILED | top_k.COMPILED
     options["_token_logits_kernel"] = token_logits.COMPILED
-    options |= dict.fromkeys(("_draft_roots_kernel", "_root_work_kernel"), one_warp)
+    behind = ("_draft_roots_kernel", "_draft_beams_kernel", "_root_work_kernel")
+    options |= dict.fromkeys(behind, one_warp)
     for capability in CAPABILITIES:
         for kernel, constants in forms:
             name = kernel.__name__

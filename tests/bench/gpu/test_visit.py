@@ -155,6 +155,7 @@ def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(dry: dict[str, Dry]) 
         "_row_top_k_kernel",
         "_token_logits_kernel",
         "_draft_roots_kernel",
+        "_draft_beams_kernel",
         "_root_work_kernel",
     }
     answers = {row["name"]: row["values"] for row in rows if row["check"] == "answers"}

@@ -151,9 +151,11 @@ def _root_work_kernel(
     WINDOW: tl.constexpr,
     MAX_SPLITS: tl.constexpr,
     MOST_SPLITS: tl.constexpr,
+    DEPTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Items of a row at position p: its splits as `KeyOrder.spans` has them, items without keys, and its tail.
+    """Items of a row at position p: its splits as `KeyOrder.spans` has them, items without keys, and its tail, whose
+    path begins at p - DEPTH.
 
     part_items [rows, MOST_SPLITS + 1, 8]; combined [rows, 4]; counts [3]. WINDOW 0 is none.
     """
@@ -191,18 +193,22 @@ def _root_work_kernel(
         tl.store(item + 3, tl.where(is_tail, position + 1, behind), mask=is_item)
         tl.store(item + 4, page + part * 0, mask=is_item)
         tl.store(item + 5, tl.where(is_tail, row, slot), mask=is_item)
-        tl.store(item + 6, tl.where(is_tail, position, tl.where(is_split, unit, 0)), mask=is_item)
+        # A row that stands for none is at position 0, behind nothing.
+        own = tl.maximum(position - DEPTH, 0)
+        tl.store(item + 6, tl.where(is_tail, own, tl.where(is_split, unit, 0)), mask=is_item)
         high = tl.where(is_split, unit + _UNIT, 0)
-        tl.store(item + 7, tl.where(is_tail, row, high), mask=is_item)
+        tl.store(item + 7, tl.where(is_tail, row * (DEPTH + 1), high), mask=is_item)
         tl.store(combined + 4 * row, row)
         tl.store(combined + 4 * row + 1, number + row)
         tl.store(combined + 4 * row + 2, splits)
         tl.store(combined + 4 * row + 3, 0)
 
 
-def root_work(rows: RootRows, count: torch.Tensor, order: KeyOrder, work: WorkArrays) -> None:
+def root_work(
+    rows: RootRows, count: torch.Tensor, order: KeyOrder, work: WorkArrays, depth: int
+) -> None:
     """See `spectrie_kernels.root_work`."""
-    constants, options = work_form(order)
+    constants, options = work_form(order, depth)
     _root_work_kernel[(rows.positions.shape[0],)](
         rows.positions,
         rows.pages,
@@ -215,13 +221,14 @@ def root_work(rows: RootRows, count: torch.Tensor, order: KeyOrder, work: WorkAr
     )
 
 
-def work_form(order: KeyOrder) -> tuple[dict[str, int], dict[str, int]]:
+def work_form(order: KeyOrder, depth: int) -> tuple[dict[str, int], dict[str, int]]:
     """Returns the constants and compiler's options of attention's work."""
     most = order.most_splits
     constants = {
         "WINDOW": order.window or 0,
         "MAX_SPLITS": order.max_splits,
         "MOST_SPLITS": most,
+        "DEPTH": depth,
         "BLOCK": triton.next_power_of_2(most + 1),
     }
     return constants, {"num_warps": 1}
