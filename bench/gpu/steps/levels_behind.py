@@ -1,4 +1,4 @@
-"""What first levels take that are computed behind a step, and what of that the host waits for."""
+"""What levels take that are computed behind a step, and what of that the host waits for."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ _CONTEXT = 256
 
 
 def levels_behind_steps(runner: Runner) -> dict[str, dict[str, float]]:
-    """Returns, by numbers of requests, the microseconds of such a level by the device's clock, and those until its
-    answers are there once the step's results are; nothing for a drafter whose first levels are always asked.
+    """Returns, by numbers of requests, the microseconds of a first level by the device's clock, and those until its
+    answers are there once the step's results are; then those of a first and a second level together, and those until
+    the answers of the second are there once the first is answered. Nothing for a drafter whose first levels are always
+    asked, and none of second levels for more requests than have these.
 
     Overwrites the cache's first pages.
 
@@ -30,18 +32,22 @@ def levels_behind_steps(runner: Runner) -> dict[str, dict[str, float]]:
     decoder = runner._decoder
     assert isinstance(decoder, Launcher)
     counts = [count for count in _REQUESTS if count <= runner.max_batch_rows]
-    found = {str(count): _level(runner, decoder.drafts, count) for count in counts}
-    times = {count: one for count, one in found.items() if one is not None}
-    if not times:
-        return {}
-    return {
-        "level_behind_step_microseconds": {count: one[0] for count, one in times.items()},
-        "answers_behind_step_microseconds": {count: one[1] for count, one in times.items()},
-    }
+    values: dict[str, dict[str, float]] = {}
+    for which, goes_on in (("level", False), ("two_levels", True)):
+        found = {str(count): _levels(runner, decoder.drafts, count, goes_on) for count in counts}
+        times = {count: one for count, one in found.items() if one is not None}
+        if times:
+            answers = "second_answers" if goes_on else "answers"
+            values |= {
+                f"{which}_behind_step_microseconds": {n: one[0] for n, one in times.items()},
+                f"{answers}_behind_step_microseconds": {n: one[1] for n, one in times.items()},
+            }
+    return values
 
 
-def _level(runner: Runner, drafts: Any, count: int) -> tuple[float, float] | None:
-    """The times of one number of requests, of the fastest of some steps; None where no level follows a step."""
+def _levels(runner: Runner, drafts: Any, count: int, goes_on: bool) -> tuple[float, float] | None:
+    """The times of one number of requests, of the fastest of some steps, whose levels go on to a second one or not;
+    None where no such level follows a step."""
     most = min(runner.max_context, runner.num_pages * runner.page_size)
     kv_len = max(1, min(_CONTEXT, most - 3))
     pages = list(range(-(-(kv_len + 1) // runner.page_size)))
@@ -59,11 +65,18 @@ def _level(runner: Runner, drafts: Any, count: int) -> tuple[float, float] | Non
         assert tokens is not None
         roots = [(token, kv_len + 1, row, -1) for row, token in enumerate(tokens.tolist())]
         level = LevelPlan.of(requests, roots, moves=moves)
-        before = drafts.num_ahead
+        before = drafts.num_ahead, drafts.num_beams
         started = time.perf_counter()
-        runner.draft(level)
+        answers = runner.draft(level)
+        if goes_on:
+            beams = [
+                (int(one[0]), kv_len + 2, row, row) for row, one in enumerate(answers.ids.tolist())
+            ]
+            second = LevelPlan.of(requests, beams, level=2, row_index=count)
+            started = time.perf_counter()
+            runner.draft(second)
         waited_ms = (time.perf_counter() - started) * 1e3
-        if drafts.num_ahead > before:
+        if drafts.num_beams > before[1] if goes_on else drafts.num_ahead > before[0]:
             times.append((launched.followed_ms, waited_ms))
     if not times:
         return None

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 KERNELS = (
     "draft_roots",
+    "draft_beams",
     "root_work",
     "take_drawn",
     "unpack",

@@ -134,9 +134,10 @@ def levels_behind(
     *,
     is_asked_before: bool,
     scored: Sequence[Sequence[int]],
+    of_beams: bool = False,
 ) -> list[Answers]:
     """Answers of three levels behind a step of trees, whose first is computed with the step if drafters were asked
-    before it.
+    before it; and the second too, if it is of beams.
 
     Args:
         runner: Of all requests.
@@ -144,20 +145,24 @@ def levels_behind(
         order: Which of them are asked, in which order.
         is_asked_before: Whether a level is asked before the step.
         scored: Tokens that each row of the first level scores.
+        of_beams: Whether second levels are of the likeliest tokens of first ones.
     """
     prefilled(runner, requests)
     asked = [one.request.asked() for one in requests]
     if is_asked_before:
         roots = [(one.truth[0], one.request.kv_len, i, -1) for i, one in enumerate(requests)]
         moves = [move for one in requests for move in one.request.moves]
-        runner.draft(LevelPlan.of(asked, roots, moves=moves))
+        given = runner.draft(LevelPlan.of(asked, roots, moves=moves))
+        if of_beams:
+            rows = [(int(given.ids[i, 0]), one[1] + 1, i, i) for i, one in enumerate(roots)]
+            runner.draft(LevelPlan.of(asked, rows, level=2, row_index=len(roots)))
         for one in requests:
             one.request.moves = []
-    plans = [one.tree for one in requests]
-    result = likeliest(runner, StepPlan.joined(plans))
+    trees = [one.tree for one in requests]
+    result = likeliest(runner, StepPlan.joined(trees))
     assert result.tokens is not None
     row = 0
-    for one, plan in zip(requests, plans, strict=True):
+    for one, plan in zip(requests, trees, strict=True):
         one.accept(row)
         assert result.tokens[row + 2 * one.right] == one.truth[one.right + 1]
         row += len(plan.row_token)
@@ -167,13 +172,24 @@ def levels_behind(
         (requests[index].truth[requests[index].right + 1], asked[number][0], number, -1)
         for number, index in enumerate(order)
     ]
+    answers = [runner.draft(LevelPlan.of(asked, first, moves=moves, scored=scored))]
     second = [(7 + row, at + 1, request, row) for row, (_, at, request, _) in enumerate(first)]
     second += [(9, at + 1, request, row) for row, (_, at, request, _) in enumerate(first[:2])]
+    if of_beams:
+        ids = answers[0].ids
+        second = [
+            (int(ids[row, 1 + number // len(ids)]), at, request, row)
+            for number, (_, at, request, row) in enumerate(second)
+        ]
     third = [(11, at + 2, request, len(first)) for _, at, request, _ in first[:1]]
-    return [
-        runner.draft(LevelPlan.of(asked, first, moves=moves, scored=scored)),
-        runner.draft(LevelPlan.of(asked, second, level=2, row_index=len(first))),
-        runner.draft(
-            LevelPlan.of(asked, third, level=3, row_index=len(first) + len(second), scored=[[4, 9]])
+    plans = [
+        LevelPlan.of(
+            asked,
+            second,
+            level=2,
+            row_index=len(first),
+            scored=[[3, 8], *[[]] * (len(second) - 1)] if of_beams else None,
         ),
+        LevelPlan.of(asked, third, level=3, row_index=len(first) + len(second), scored=[[4, 9]]),
     ]
+    return answers + [runner.draft(plan) for plan in plans]

@@ -96,14 +96,16 @@ def in_company(runner: Runner) -> list[Answers]:
 
 
 def behind(runner: Runner) -> bool:
-    """Whether levels have the bytes of those that are asked where the first was computed behind a step."""
+    """Whether levels have the bytes of those that are asked where the first and the second were computed behind a
+    step."""
     requests = [
         Followed.of(runner, (TEXT * 4)[:length], right, range(first, first + 6), seat=number)
         for number, (length, right, first) in enumerate([(62, 1, 0), (3, 2, 6), (7, 0, 12)])
     ]
     found = []
     for is_asked_before in (False, True):
-        before = drafts_of(runner).num_ahead
+        drafts = drafts_of(runner)
+        before = drafts.num_ahead, drafts.num_beams
         found.append(
             levels_behind(
                 runner,
@@ -111,10 +113,13 @@ def behind(runner: Runner) -> bool:
                 [2, 0, 1],
                 is_asked_before=is_asked_before,
                 scored=[SCORED, [], [4]],
+                of_beams=True,
             )
         )
-        used = drafts_of(runner).num_ahead - before
-        assert used == (2 * len(requests) if is_asked_before else 0)
+        used = drafts.num_ahead - before[0], drafts.num_beams - before[1]
+        # Levels before the step were computed behind that of prompts; its second one has two rows more.
+        ahead = 2 * len(requests), 2 * len(requests) + 2
+        assert used == (ahead if is_asked_before else (0, 0))
         for one in requests:
             one.rewind()
     return same(*found)

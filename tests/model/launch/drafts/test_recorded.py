@@ -151,8 +151,8 @@ def test_a_recorded_step_beside_a_drafter_allocates_nothing_and_waits_once(
 def test_levels_and_steps_beside_a_drafter_are_recorded_by_rows(tiny: Path, tmp_path: Path) -> None:
     lines: list[str] = []
     runner = load(*written("eagle3", tiny, tmp_path), progress=lines.append)
-    # First and later levels of 1, 8 and 64 rows, and first ones behind a step.
-    assert "recorded 9 levels of drafts" in lines
+    # First and later levels of 1, 8 and 64 rows, first ones behind a step, and second ones behind 1 and 8 of these.
+    assert "recorded 11 levels of drafts" in lines
     request = Request(runner, range(8))
     feed(request, TOKENS[:30], 30)
     for rows, is_recorded in ((1, True), (9, True), (64, True)):

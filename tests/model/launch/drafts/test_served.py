@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -14,6 +15,7 @@ from spectrie.engine.options import EngineOptions
 from spectrie.llm import LLM
 from spectrie.model.drafters import DraftPlan
 from spectrie.model.launch.drafts.levels.ahead import Ahead
+from spectrie.model.launch.drafts.memory import BEAMS
 from tests.model.drafters.asked import Asked, make_levels_cheap
 from tests.model.drafters.kinds import write_drafter, write_model
 
@@ -38,7 +40,12 @@ def on_gpu() -> Iterator[None]:
 
 
 def answers(
-    model: Path, drafter: Path | None, temperature: float, **options: Any
+    model: Path,
+    drafter: Path | None,
+    temperature: float,
+    *,
+    mode: Literal["eagle2", "tiers"] = "eagle2",
+    **options: Any,
 ) -> tuple[list[list[int]], int, int]:
     """Token ids of all prompts at once and of some again; drafts of the drafter that were accepted; preemptions."""
     with LLM(
@@ -47,7 +54,7 @@ def answers(
         threads=1,
         drafter="off" if drafter is None else str(drafter),
         # Asks the drafter alone, whatever it costs.
-        speculation="off" if drafter is None else "eagle2",
+        speculation="off" if drafter is None else mode,
         max_context=192,
         memory_bytes=0,
         bigrams="off",
@@ -129,30 +136,44 @@ def test_answers_are_those_of_plain_decoding_where_pages_run_out(
 
 
 @pytest.mark.parametrize(
-    ("kind", "temperature"),
-    [("eagle3", 0.0), ("eagle3", 0.8), pytest.param("mtp", 0.0, marks=pytest.mark.deep)],
+    ("kind", "temperature", "mode"),
+    [
+        ("eagle3", 0.0, "tiers"),
+        ("eagle3", 0.8, "eagle2"),
+        pytest.param("mtp", 0.0, "eagle2", marks=pytest.mark.deep),
+    ],
 )
 @pytest.mark.usefixtures("on_gpu")
-def test_first_levels_behind_steps_change_no_answer(
-    kind: str, temperature: float, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_levels_behind_steps_change_no_answer(
+    kind: str,
+    temperature: float,
+    mode: Literal["eagle2", "tiers"],
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make_levels_cheap(monkeypatch)
     asked = Asked(monkeypatch)
-    known: list[bool] = []
+    known: dict[int, list[bool]] = defaultdict(list)
     answer = Ahead.answers
 
     def noting(ahead: Ahead, plan: DraftPlan) -> object:
         found = answer(ahead, plan)
-        known.append(found is not None)
+        known[plan.level].append(found is not None)
         return found
 
     monkeypatch.setattr(Ahead, "answers", noting)
     drafter = write_drafter(kind, model, tmp_path / "drafter")
-    with_them = answers(model, drafter, temperature)
+    # As many of each answer as there are beams.
+    few = partial(EngineOptions, head_top_k=BEAMS)
+    monkeypatch.setattr("spectrie.llm.settings.EngineOptions", few)
+    with_them = answers(model, drafter, temperature, mode=mode)
     assert asked.most_levels > 1
     # All but those before which none was asked, or which followed a step of other requests.
-    assert sum(known) > 0.8 * len(known)
-    monkeypatch.setattr("spectrie.model.launch.drafts.drafts._LEAST_SHARE", 0)
+    assert sum(known[1]) > 0.8 * len(known[1])
+    assert sum(known[2]) > 0
+    assert not any(map(any, (of for level, of in known.items() if level > 2)))
+    monkeypatch.setattr("spectrie.model.launch.drafts.levels.demand._LEAST_SHARE", 0)
     known.clear()
-    assert answers(model, drafter, temperature) == with_them
-    assert known and not any(known)
+    assert answers(model, drafter, temperature, mode=mode) == with_them
+    assert known[1] and known[2] and not any(map(any, known.values()))

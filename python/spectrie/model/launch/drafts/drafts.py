@@ -18,6 +18,7 @@ from spectrie.model.launch.drafts.entries import Entries
 from spectrie.model.launch.drafts.fill import Fill
 from spectrie.model.launch.drafts.keeper import EntryKeeper, FeaturePlan
 from spectrie.model.launch.drafts.levels.ahead import Ahead, Left
+from spectrie.model.launch.drafts.levels.demand import Demand
 from spectrie.model.launch.drafts.levels.level import Bounds, Drafted, Level
 from spectrie.model.launch.drafts.levels.levels import Levels
 from spectrie.model.launch.drafts.levels.roots import StepWalks
@@ -41,16 +42,16 @@ Int32 = NDArray[np.int32]
 _FIRST_WORDS = 1 << 17
 _STEP_WORDS = 1 << 15
 _ATTENDING_WORDS = 1 << 18
-_LEAST_SHARE = 4
-"""A first level is computed behind a step if the one before was asked about at least one in so many of its requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a drafter reads of a step, and the walks behind which a first level is computed: None for no level."""
+    """What a drafter reads of a step, and the walks behind which a first level is computed: None for no level; and
+    whether a second one is computed behind that."""
 
     sections: Sections
     walks: StepWalks | None
+    with_beams: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +132,12 @@ class Drafts:
         )
         self._drafted = Drafted.none()
         self._ahead = self._new_ahead()
-        self._num_asked = 0
+        self._demand = Demand()
         self._owed = _NO_MOVES
         self.num_ahead = 0
         """Rows of first levels that were answered by what had been computed behind a step."""
+        self.num_beams = 0
+        """The same of second levels."""
         self._ring = Ring(device, _FIRST_WORDS)
         attends = self._keeper is not None and self._keeper.own_attention is not None
         words = _ATTENDING_WORDS if attends else _STEP_WORDS
@@ -152,7 +155,7 @@ class Drafts:
         return self._bytes
 
     def _new_ahead(self) -> Ahead | None:
-        """Returns what computes first levels behind steps: rows that stay single, behind features."""
+        """Returns what computes levels behind steps: rows that stay single, behind features."""
         keeper, bounds = self._keeper, self._bounds
         if keeper is None or bounds.block is not None:
             return None
@@ -202,16 +205,16 @@ class Drafts:
         """
         if self._keeper is None:
             return None
-        walks = None
+        walks, demand = None, self._demand
         # A head that sleeps costs nothing.
-        if self._ahead is not None and self._num_asked:
+        if self._ahead is not None and not demand.is_asleep:
             walks = StepWalks(plan)
-            is_wanted = len(walks) <= _LEAST_SHARE * self._num_asked
+            is_wanted = demand.wants_roots(len(walks))
             if not is_wanted or not 0 < len(walks) <= self._ahead.max_rows:
                 walks = None
         words = StepWalks.none() if walks is None else walks.words
         sections = self._keeper.sections(cast(FeaturePlan, plan), self._owed, words)
-        return Beside(sections, walks)
+        return Beside(sections, walks, walks is not None and demand.wants_beams(len(walks)))
 
     def holds(self, beside: Beside | None, rows: int) -> bool:
         """Returns whether recorded steps of so many rows have room for what is read of a step."""
@@ -229,7 +232,7 @@ class Drafts:
             rows: Its rows.
         """
         self._drafted = Drafted.none()
-        self._num_asked = 0
+        self._demand.forget()
         if self._ahead is not None:
             self._ahead.forget()
         if self._keeper is None or beside is None:
@@ -247,8 +250,8 @@ class Drafts:
         return Kept(beside, words)
 
     def follow(self, kept: Kept | None, packed: torch.Tensor, drawn: torch.Tensor) -> Span | None:
-        """Launches the first level behind a step that was launched, if it is wanted; returns its stretch of the device's
-        work. The step's results do not wait for it.
+        """Launches the levels behind a step that was launched, as far as they are wanted; returns their stretch of the
+        device's work. The step's results do not wait for them.
 
         Args:
             kept: Of the step.
@@ -257,7 +260,8 @@ class Drafts:
         """
         if kept is None or kept.beside.walks is None or self._ahead is None:
             return None
-        return self._ahead.launch(kept.beside.walks, Left(packed, kept.words, drawn))
+        left = Left(packed, kept.words, drawn)
+        return self._ahead.launch(kept.beside.walks, left, with_beams=kept.beside.with_beams)
 
     def begin(self, kept: Kept | None, step: StepInput, scratch: Scratch) -> None:
         """Launches what comes before the layers of a step that is not recorded."""
@@ -300,18 +304,24 @@ class Drafts:
         num_features = 0 if self._keeper is None else self._keeper.num_rows
         level = Level(plan, self._drafted, self._bounds, num_features, self._owed)
         fill = Fill(plan, self._bounds)
-        if level.is_first:
-            self._num_asked = level.rows
         known = None
-        if self._ahead is not None and level.is_first and level.rows:
+        if self._ahead is not None and level.rows:
             known = self._ahead.answers(plan)
-        if known is not None:
+        if known is None:
+            answers = self._computed(plan, level, fill)
+        else:
             answers, places = known
             # No later level and no step begins without these.
             self._owed = level.feature_moves
-            self._drafted = replace(level.drafted, places=places)
-            self.num_ahead += level.rows
-            return answers
+            before = level.drafted.places[: -level.rows]
+            self._drafted = replace(level.drafted, places=np.concatenate([before, places]))
+            self.num_ahead += level.rows if level.is_first else 0
+            self.num_beams += 0 if level.is_first else level.rows
+        self._demand.note(plan, answers)
+        return answers
+
+    def _computed(self, plan: DraftPlan, level: Level, fill: Fill) -> Answers:
+        """Answers a level that was not computed ahead."""
         if self._ahead is not None:
             self._ahead.forget()
         moves_apart = fill.count > 0 or level.rows == 0

@@ -29,6 +29,11 @@ class LevelResults:
     exact: torch.Tensor
     scored: torch.Tensor
 
+    @property
+    def weights(self) -> torch.Tensor:
+        """float32 [rows, found], by which tokens are the likelier."""
+        return self.exact if self.exact.shape[1] else self.probabilities
+
 
 @dataclass(frozen=True, slots=True)
 class LevelSizes:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spectrie.model.decoder.exchange import IntoStream
 from spectrie.model.decoder.linear import (
@@ -64,6 +66,11 @@ class DraftTensors:
         copied = found.to(self.device, self.dtype, copy=True)
         self.bytes += copied.nbytes
         return copied
+
+    def indices(self, values: NDArray[np.int32]) -> torch.Tensor:
+        """Returns integers, int32."""
+        self.bytes += values.nbytes
+        return torch.from_numpy(values.copy()).to(self.device)
 
     def matrix(self, product: Described) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Returns the stacked matrix [out, in] of a product, and its bias."""

@@ -12,7 +12,7 @@ from spectrie.model.launch import capacity
 from spectrie.model.launch.drafts.blocks import Block
 from spectrie.model.launch.drafts.kinds.kind import Kind
 from spectrie.model.launch.drafts.levels.trunk import Trunk
-from spectrie.model.launch.drafts.memory import ahead_rows, together
+from spectrie.model.launch.drafts.memory import ahead_rows, beam_rows, together
 from spectrie.model.launch.drafts.naming.naming import Naming
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelSizes
@@ -79,7 +79,7 @@ class Levels:
         """Rows of a level that are computed together at most."""
         # What later levels continue; behind it what rows leave that stand for none.
         states = max_rows if block is None else max_rows * block.states
-        dump = states + ahead_rows(block, max_rows)
+        dump = states + ahead_rows(block, max_rows) + beam_rows(block, max_rows)
         dtype = torch.float32 if block is None else operators.dtype
         shape = (dump + 1, kind.layers.hidden)
         self.trunk = Trunk(

@@ -71,6 +71,21 @@ class StepWalks:
         asked = np.stack([plan.row_token, plan.row_position], axis=1)
         return of_rows if np.array_equal(found[of_rows, :2], asked) else None
 
+    def are_behind(self, plan: DraftPlan, walks: Int64, positions: Int64) -> bool:
+        """Returns whether rows of a second level lie one behind walks' roots, over the pages of the step.
+
+        Args:
+            plan: The level.
+            walks: int64 [rows], of each row.
+            positions: int64 [walks], of the roots.
+        """
+        if len(plan.kv_move_src):
+            return False
+        if not np.array_equal(plan.request_kv_len[plan.row_request], positions[walks]):
+            return False
+        pairs = set(zip(plan.row_request.tolist(), walks.tolist(), strict=True))
+        return all(self._has_pages(plan, request, walk) for request, walk in pairs)
+
     def _has_pages(self, plan: DraftPlan, request: int, walk: int) -> bool:
         """Whether a request of a level has the pages that it had in the step."""
         if walk < 0:

@@ -35,6 +35,7 @@ class LowRankNaming:
             target_rows: Of the model's head, [vocabulary, hidden].
         """
         self.rows = target_rows
+        self.names: torch.Tensor | None = None
         self._down = tensors.wide("down rank", head.down)
         self._up = tensors.wide("near", head.up)
         self._numbers = row_numbers(CANDIDATES, tensors.device)

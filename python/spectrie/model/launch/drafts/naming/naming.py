@@ -25,9 +25,11 @@ class Naming(Protocol):
 
     Attributes:
         rows: The vectors of the tokens that it names, [tokens, hidden].
+        names: int32 [tokens], these tokens, on the device; None where they are all of the model's.
     """
 
     rows: torch.Tensor
+    names: torch.Tensor | None
 
     @property
     def weighs_single(self) -> bool:

@@ -58,6 +58,7 @@ class PlainNaming:
         """
         self._shape = shape
         self._product, self.rows = target
+        self.names: torch.Tensor | None = None
         self._tokens: Int32 | None = None
         self._weighs_single = False
         self.num_named = int(self.rows.shape[0])
@@ -65,6 +66,7 @@ class PlainNaming:
         if cut is None:
             return
         self._tokens = np.array(cut.tokens, dtype=np.int32)
+        self.names = tensors.indices(self._tokens)
         self._names = np.full(self.num_named, -1, dtype=np.int32)
         self._names[self._tokens] = np.arange(len(self._tokens), dtype=np.int32)
         self._weighs_single = cut.is_targets

@@ -54,6 +54,7 @@ class SelectorNaming:
                 f"to {_MAX_CANDIDATES}"
             )
         self._product, self.rows = target
+        self.names: torch.Tensor | None = None
         self._shape = shape
         self._projection = tensors.wide("projected", selector.projection)
         vocabulary = self.rows.shape[0]
