@@ -71,9 +71,8 @@ impl Head {
         self.gains[self.turn].expected(place)
     }
 
-    /// Notes that who has the turn answers when the request has so many tokens, and returns whether it was not asked for
-    /// long.
-    pub(crate) fn note_answer(&mut self, num_tokens: usize) -> bool {
+    /// Notes that who has the turn is asked when the request has so many tokens, and returns whether it was not for long.
+    pub(crate) fn note_question(&mut self, num_tokens: usize) -> bool {
         let before = std::mem::replace(&mut self.asked_at[self.turn], num_tokens);
         self.is_used[self.turn] && num_tokens.saturating_sub(before) >= OLD_TOKENS
     }

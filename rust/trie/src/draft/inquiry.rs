@@ -147,6 +147,7 @@ impl Drafter {
 
     /// Notes that an inquiry was not answered, which adds nothing.
     pub fn unanswered(&mut self, inquiry: &Inquiry) {
+        self.note_question();
         self.head.note_silence(inquiry.place());
     }
 
@@ -159,9 +160,7 @@ impl Drafter {
         named: Vec<(TokenId, f32)>,
         source: Source,
     ) -> u32 {
-        if self.head.note_answer(self.request.tokens().len()) {
-            self.mixer.fade_head(self.head.turn());
-        }
+        self.note_question();
         let answer = HeadAnswer {
             likeliest: Answer::of(likeliest),
             named,
@@ -174,5 +173,11 @@ impl Drafter {
             place: inquiry.place(),
         };
         self.head.push(inquiry.parent, inquiry.token, answer)
+    }
+
+    fn note_question(&mut self) {
+        if self.head.note_question(self.request.tokens().len()) {
+            self.mixer.fade_head(self.head.turn());
+        }
     }
 }

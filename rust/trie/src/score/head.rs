@@ -62,10 +62,12 @@ pub(crate) fn mix(
     let level = f32::from(answer.level.max(1)).ln();
     let given_by_all: f32 = candidates.iter().map(|one| one.probability).sum();
     let left = logit(1.0 - given_by_all);
-    let left_silent = logit(1.0 - likeliest.iter().map(|(_, given)| given).sum::<f32>());
+    let left_by_likeliest = 1.0 - likeliest.iter().map(|(_, given)| given).sum::<f32>();
+    let left_silent = logit(left_by_likeliest);
+    // Where it names one token alone, what it leaves is the most that another can have.
     let rival_given = |token: TokenId| {
         let rival = likeliest.iter().take(2).find(|(other, _)| *other != token);
-        rival.map_or(0.0, |&(_, given)| logit(given))
+        logit(rival.map_or(left_by_likeliest, |&(_, given)| given))
     };
     let mut inputs = Vec::with_capacity(candidates.len() + likeliest.len());
     for (candidate, evidence) in candidates.iter().zip(seen) {

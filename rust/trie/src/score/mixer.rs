@@ -21,6 +21,10 @@ const RATE: f32 = 0.001;
 /// which a few answers tell whether it is right. Nearly as much is accepted at an eighth of it.
 const BELIEF: f32 = 40.0;
 
+/// Share of it that a request keeps after long without a question: little enough that a drafter that was wrong for long wakes
+/// soon, on text that is made up.
+const KEPT_OF_OLD: f32 = 0.25;
+
 /// The largest change of a log-odds that one label may cause.
 const MAX_STEP: f32 = 2.0;
 
@@ -148,11 +152,19 @@ impl Mixer {
         self.weights.move_head(drafter, sets, &inputs, rate * error);
     }
 
-    /// Forgets most of how far a drafter was believed: that was long ago. Weights that are fitted stay.
+    /// Forgets most of how far this request came to believe a drafter: that was long ago. What it took over from others
+    /// stays, and so do weights that are fitted.
     pub(crate) fn fade_head(&mut self, drafter: usize) {
-        if self.head_rate.is_none() {
-            self.weights.fade_head(drafter);
+        if self.head_rate.is_some() {
+            return;
         }
+        self.note_changes();
+        for change in self.changes.iter_mut().flatten() {
+            let whole = change.clone();
+            self.weights.add_head(drafter, &whole, KEPT_OF_OLD - 1.0);
+            change.add_head(drafter, &whole, KEPT_OF_OLD - 1.0);
+        }
+        self.first.clone_from(&self.weights);
     }
 
     /// Moves the weights of a node towards what came: `error` is outcome minus probability.
@@ -173,6 +185,7 @@ impl Mixer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::score::head_inputs::NUM_INPUTS;
     use crate::score::inputs::logistic;
 
     #[test]
@@ -237,5 +250,60 @@ mod tests {
             (first(&learned.get(false)) - kept).abs() < 1e-6,
             "only once"
         );
+    }
+
+    #[test]
+    fn what_a_request_found_of_a_drafter_long_ago_fades_and_what_others_found_stays() {
+        let learned = LearnedWeights::default();
+        let (sets, mut inputs) = (HeadSets::new(1, Situation::default()), [0.0; NUM_INPUTS]);
+        inputs[0] = 1.0;
+        let offset = |mixer: &Mixer, drafter| {
+            mixer.head_weights(drafter, sets)[0] - Mixer::default().head_weights(drafter, sets)[0]
+        };
+        let doubt = |mixer: &mut Mixer, drafter| {
+            (0..20).for_each(|_| mixer.learn_head(drafter, sets, &inputs, -1.0));
+        };
+        let mut before = Mixer::new(learned.get(false));
+        doubt(&mut before, 1);
+        before.leave(&learned);
+        let mut mixer = Mixer::new(learned.get(false));
+        let inherited = offset(&mixer, 1);
+        assert!(inherited < -0.1);
+        doubt(&mut mixer, 0);
+        doubt(&mut mixer, 1);
+        let [first, second] = [0, 1].map(|drafter| offset(&mixer, drafter));
+        mixer.fade_head(1);
+        let expected = inherited + KEPT_OF_OLD * (second - inherited);
+        assert!((offset(&mixer, 1) - expected).abs() < 1e-4);
+        assert!((offset(&mixer, 0) - first).abs() < 1e-4);
+
+        // Astray it takes along what is left, and what is left of that is its own too.
+        let mut astray = Calibration::default();
+        (0..9).for_each(|_| astray.label(0.5, false));
+        mixer.choose(astray, &learned);
+        let own = KEPT_OF_OLD * (second - inherited);
+        assert!((offset(&mixer, 1) - own).abs() < 1e-4);
+        mixer.fade_head(1);
+        assert!((offset(&mixer, 1) - KEPT_OF_OLD * own).abs() < 1e-4);
+    }
+
+    #[test]
+    fn many_requests_side_by_side_that_forget_leave_their_namespace_sane() {
+        let learned = LearnedWeights::default();
+        let (sets, mut inputs) = (HeadSets::new(1, Situation::default()), [0.0; NUM_INPUTS]);
+        inputs[0] = 1.0;
+        for _ in 0..40 {
+            let mut wave = vec![Mixer::new(learned.get(false)); 32];
+            for mixer in &mut wave {
+                for _ in 0..3 {
+                    let said = logistic(mixer.head_weights(0, sets)[0]);
+                    mixer.learn_head(0, sets, &inputs, -said);
+                    mixer.fade_head(0);
+                }
+                mixer.leave(&learned);
+            }
+        }
+        let offset = Mixer::new(learned.get(false)).head_weights(0, sets)[0];
+        assert!(offset > -10.0 && offset < 0.0, "{offset}");
     }
 }

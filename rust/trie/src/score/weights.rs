@@ -15,10 +15,6 @@ const PRIOR: &[u8] = include_bytes!("prior.bin");
 /// Share of what one request learned that its namespace takes over when the request ends.
 const ADOPTED: f32 = 0.25;
 
-/// Share that is kept of what a request learned of a drafter when that is old. With it one that was wrong for long wakes
-/// in a second try at the latest where all of it kept it asleep, on text that is made up.
-const KEPT_OF_OLD: f32 = 0.25;
-
 /// Trainable numbers that turn evidence into probability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
@@ -124,11 +120,11 @@ impl Weights {
         }
     }
 
-    /// Forgets most of what was learned of a drafter's answers.
-    pub(crate) fn fade_head(&mut self, drafter: usize) {
-        let sets = self.head[drafter].iter_mut().flatten();
-        for (weight, shipped) in sets.zip(HeadPrior::shipped().sets.iter().flatten()) {
-            *weight = shipped + KEPT_OF_OLD * (*weight - shipped);
+    /// Adds a share of `change` to the weights of a drafter's answers alone.
+    pub(crate) fn add_head(&mut self, drafter: usize, change: &Self, share: f32) {
+        let changes = change.head[drafter].iter().flatten();
+        for (weight, change) in self.head[drafter].iter_mut().flatten().zip(changes) {
+            *weight += share * change;
         }
     }
 
@@ -200,8 +196,6 @@ impl LearnedWeights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::score::head_inputs::NUM_INPUTS;
-    use crate::score::inputs::Situation;
 
     #[test]
     fn weights_survive_as_bytes_and_others_are_refused() {
@@ -220,21 +214,6 @@ mod tests {
     fn shipped_weights_fill_every_set() {
         assert_eq!(PRIOR.len(), Weights::BYTES);
         assert!(Weights::from_bytes(PRIOR).is_ok());
-    }
-
-    #[test]
-    fn most_of_what_was_learned_of_one_drafter_is_forgotten() {
-        let sets = HeadSets::new(1, Situation::default());
-        let mut weights = Weights::default();
-        for drafter in 0..2 {
-            weights.move_head(drafter, sets.of_belief(), &[1.0; NUM_INPUTS], -0.5);
-        }
-        let lowered = |weights: &Weights, drafter| {
-            weights.head(drafter, sets)[0] - Weights::default().head(drafter, sets)[0]
-        };
-        weights.fade_head(1);
-        assert!((lowered(&weights, 0) + 1.0).abs() < 1e-5);
-        assert!((lowered(&weights, 1) + KEPT_OF_OLD).abs() < 1e-5);
     }
 
     #[test]
