@@ -99,8 +99,10 @@ fn while_drafts_rest_it_never_loses_and_wakes_within_two_tries_in_the_median() {
         waits.push(steps_until_awake(&with, CHANGE));
     }
     waits.sort_unstable();
+    println!("{waits:?} steps");
     let median = waits[waits.len() / 2];
-    assert!(median <= 2 * 64, "{waits:?} steps");
+    let longest = waits[waits.len() - 1];
+    assert!(median <= 2 * 64 && longest <= 4 * 64, "{waits:?} steps");
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn check(num_steps: u64) {
     assert!(
         is_many(all.made_up, 4)
             && is_many(all.made_up_behind_others, 100)
-            && is_many(all.made_up_unasked, 1000),
+            && is_many(all.made_up_unasked, 2000),
         "{all:?}"
     );
     assert!(is_many(all.refused_answers, 200), "{all:?}");
