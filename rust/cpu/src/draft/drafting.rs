@@ -195,11 +195,15 @@ impl<E: Dtype> Drafting<E> {
         team: &Team,
     ) -> Result<bool, CpuError> {
         let waits = self.lets_wait(upkeep);
-        if !waits {
-            for (row, ..) in upkeep.rows() {
-                self.pending.forget(row.slot);
-            }
-        } else if !self.pending.has_room_for(upkeep.num_rows()) {
+        let num_rows = upkeep.num_rows();
+        if waits && self.pending.has_room_for(num_rows) {
+            return Ok(true);
+        }
+        // What waits for their slots, mostly rejected nodes of the step before, never needs to be computed.
+        for (row, ..) in upkeep.rows() {
+            self.pending.forget(row.slot);
+        }
+        if waits && !self.pending.has_room_for(num_rows) {
             self.settle(decoder, team)?;
         }
         Ok(waits)
