@@ -10,6 +10,7 @@ from statistics import mean
 from bench.draft import trace
 from bench.draft.bigrams import FILE
 from bench.draft.heads.played import Costs, Played, Text, play, texts_of, whole_bigrams
+from bench.draft.heads.waking import waits
 from bench.support import machine, report
 
 _HEADER = [
@@ -47,7 +48,8 @@ def main() -> None:
     )
     args = parser.parse_args()
     costs = Costs(upkeep=args.upkeep)
-    rows, data = [], {}
+    rows: list[list[str]] = []
+    data: dict[str, object] = {}
     for name in args.texts:
         for at_a_time in args.at_a_time:
             one = _measure(name, args.split, at_a_time, args.orders, costs)
@@ -64,6 +66,12 @@ def main() -> None:
         f"Means of engines that answer {args.orders} orders of the texts, {_IN_A_ROW} each, and the least and most without"
         " upkeep: side by side, the longest answers decide how long a batch takes, so that one order alone says little.",
     ]
+    data["steps until asked"] = found = waits(args.split)
+    shown = ", ".join("never" if one is None else str(one) for one in found)
+    notes.append(
+        "Where edits become chat within an answer, without upkeep, half of eight steps ask for the first time after so"
+        f" many steps, in each mix of three and three texts: {shown}."
+    )
     report.write(
         "draft/head_priced" if args.split == "report" else f"draft/head_priced_{args.split}",
         "What a head is worth at given costs",
