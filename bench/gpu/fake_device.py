@@ -131,8 +131,8 @@ class _Event:
 class _Span:
     def __init__(self, device: FakeDevice) -> None:
         self._device = device
-        self._begin_ms = 0.0
-        self._end_ms: float | None = None
+        self._begin_ms = self._end_ms = 0.0
+        self._ends = 0
 
     def begin(self) -> None:
         def note() -> None:
@@ -141,16 +141,17 @@ class _Span:
         self._device.add(note)
 
     def end(self) -> None:
-        self._end_ms = None
+        self._ends += 1
 
         def note() -> None:
             self._end_ms = self._device.clock_ms
+            self._ends -= 1
 
         self._device.add(note)
 
     def milliseconds(self) -> float:
-        self._device.work_until(lambda: self._end_ms is not None)
-        assert self._end_ms is not None
+        # The last of those that were launched.
+        self._device.work_until(lambda: self._ends == 0)
         return self._end_ms - self._begin_ms
 
 

@@ -16,12 +16,14 @@ __all__ = ["levels_behind_steps"]
 _REQUESTS = (1, 8, 64)
 _ROUNDS = 5
 _CONTEXT = 256
+_SCORED = [1, 2]
 
 
 def levels_behind_steps(runner: Runner) -> dict[str, dict[str, float]]:
     """Returns, by numbers of requests, the microseconds of a first level by the device's clock, and those until its
-    answers are there once the step's results are; then those of a first and a second level together, and those until
-    the answers of the second are there once the first is answered. Nothing for a drafter whose first levels are always
+    answers are there once the step's results are. Then those from the end of a step to that of a second level, where
+    text names tokens of each row of the first; those until the answers of such a first level are there; and those until
+    the answers of the second are, once the first is answered. Nothing for a drafter whose first levels are always
     asked, and none of second levels for more requests than have these.
 
     Overwrites the cache's first pages.
@@ -33,21 +35,16 @@ def levels_behind_steps(runner: Runner) -> dict[str, dict[str, float]]:
     assert isinstance(decoder, Launcher)
     counts = [count for count in _REQUESTS if count <= runner.max_batch_rows]
     values: dict[str, dict[str, float]] = {}
-    for which, goes_on in (("level", False), ("two_levels", True)):
-        found = {str(count): _levels(runner, decoder.drafts, count, goes_on) for count in counts}
-        times = {count: one for count, one in found.items() if one is not None}
-        if times:
-            answers = "second_answers" if goes_on else "answers"
-            values |= {
-                f"{which}_behind_step_microseconds": {n: one[0] for n, one in times.items()},
-                f"{answers}_behind_step_microseconds": {n: one[1] for n, one in times.items()},
-            }
+    for goes_on in (False, True):
+        for count in counts:
+            for what, time_us in _levels(runner, decoder.drafts, count, goes_on).items():
+                values.setdefault(f"{what}_behind_step_microseconds", {})[str(count)] = time_us
     return values
 
 
-def _levels(runner: Runner, drafts: Any, count: int, goes_on: bool) -> tuple[float, float] | None:
+def _levels(runner: Runner, drafts: Any, count: int, goes_on: bool) -> dict[str, float]:
     """The times of one number of requests, of the fastest of some steps, whose levels go on to a second one or not;
-    None where no such level follows a step."""
+    nothing where no such level follows a step."""
     most = min(runner.max_context, runner.num_pages * runner.page_size)
     kv_len = max(1, min(_CONTEXT, most - 3))
     pages = list(range(-(-(kv_len + 1) // runner.page_size)))
@@ -57,6 +54,7 @@ def _levels(runner: Runner, drafts: Any, count: int, goes_on: bool) -> tuple[flo
     )
     moves = list(enumerate(stores))
     requests = [(kv_len + 1, store, pages) for store in stores]
+    names = ("two_levels", "scored_answers", "second_answers") if goes_on else ("level", "answers")
     times = []
     # Behind the first step no level was asked.
     for _ in range(_ROUNDS + 1):
@@ -64,10 +62,12 @@ def _levels(runner: Runner, drafts: Any, count: int, goes_on: bool) -> tuple[flo
         tokens = launched.wait().tokens
         assert tokens is not None
         roots = [(token, kv_len + 1, row, -1) for row, token in enumerate(tokens.tolist())]
-        level = LevelPlan.of(requests, roots, moves=moves)
+        scored = [_SCORED] * count if goes_on else None
+        level = LevelPlan.of(requests, roots, moves=moves, scored=scored)
         before = drafts.num_ahead, drafts.num_beams
         started = time.perf_counter()
         answers = runner.draft(level)
+        waited_ms = [(time.perf_counter() - started) * 1e3]
         if goes_on:
             beams = [
                 (int(one[0]), kv_len + 2, row, row) for row, one in enumerate(answers.ids.tolist())
@@ -75,10 +75,10 @@ def _levels(runner: Runner, drafts: Any, count: int, goes_on: bool) -> tuple[flo
             second = LevelPlan.of(requests, beams, level=2, row_index=count)
             started = time.perf_counter()
             runner.draft(second)
-        waited_ms = (time.perf_counter() - started) * 1e3
+            waited_ms.append((time.perf_counter() - started) * 1e3)
         if drafts.num_beams > before[1] if goes_on else drafts.num_ahead > before[0]:
-            times.append((launched.followed_ms, waited_ms))
+            times.append((launched.followed_ms, *waited_ms))
     if not times:
-        return None
-    level_ms, waited_ms = (min(column) for column in zip(*times, strict=True))
-    return round(1e3 * level_ms, 2), round(1e3 * waited_ms, 2)
+        return {}
+    fastest = [min(column) for column in zip(*times, strict=True)]
+    return {what: round(1e3 * ms, 2) for what, ms in zip(names, fastest, strict=True)}

@@ -42,8 +42,9 @@ class Launched:
 
     @property
     def followed_ms(self) -> float:
-        """Milliseconds by the device's clock of a drafter's levels behind the step, which no step's time is to have in
-        it; 0 without one. Blocks until they are over; valid until the step after the next one is launched."""
+        """Milliseconds by the device's clock from the step's end to that of the last level which a drafter computes
+        ahead behind it, before which the next step cannot begin; 0 without one. Blocks until they are over; valid until
+        the step after the next one is launched."""
         return 0.0 if self._followed is None else self._followed.milliseconds()
 
     @property

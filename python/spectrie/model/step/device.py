@@ -35,7 +35,7 @@ class Span(Protocol):
         """Begins it behind all that was launched so far."""
 
     def end(self) -> None:
-        """Ends it behind all that was launched so far."""
+        """Ends it behind all that was launched so far, also where it was ended before."""
 
     def milliseconds(self) -> float:
         """Returns its length; blocks until the device has come to its end."""

@@ -26,7 +26,7 @@ def test_levels_and_upkeep_are_measured_in_both_arithmetics(tmp_path: Path) -> N
             assert list(values[f"{level}_level_microseconds"]) == counts
         # Blocks are always asked.
         behind = [key for key in values if key.endswith("behind_step_microseconds")]
-        assert len(behind) == (0 if "blocks" in name else 4)
+        assert len(behind) == (0 if "blocks" in name else 5)
         for key in behind:
             # More are together than steps are recorded for, here.
             assert list(values[key]) == ["1", "8"]

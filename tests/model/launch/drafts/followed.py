@@ -135,6 +135,7 @@ def levels_behind(
     is_asked_before: bool,
     scored: Sequence[Sequence[int]],
     of_beams: bool = False,
+    scored_before: Sequence[Sequence[int]] | None = None,
 ) -> list[Answers]:
     """Answers of three levels behind a step of trees, whose first is computed with the step if drafters were asked
     before it; and the second too, if it is of beams.
@@ -146,13 +147,15 @@ def levels_behind(
         is_asked_before: Whether a level is asked before the step.
         scored: Tokens that each row of the first level scores.
         of_beams: Whether second levels are of the likeliest tokens of first ones.
+        scored_before: Tokens that each row of the level before the step scores: where these are some, the second
+            level behind the step is launched once the first is asked.
     """
     prefilled(runner, requests)
     asked = [one.request.asked() for one in requests]
     if is_asked_before:
         roots = [(one.truth[0], one.request.kv_len, i, -1) for i, one in enumerate(requests)]
         moves = [move for one in requests for move in one.request.moves]
-        given = runner.draft(LevelPlan.of(asked, roots, moves=moves))
+        given = runner.draft(LevelPlan.of(asked, roots, moves=moves, scored=scored_before))
         if of_beams:
             rows = [(int(given.ids[i, 0]), one[1] + 1, i, i) for i, one in enumerate(roots)]
             runner.draft(LevelPlan.of(asked, rows, level=2, row_index=len(roots)))

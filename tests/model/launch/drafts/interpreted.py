@@ -96,14 +96,15 @@ def in_company(runner: Runner) -> list[Answers]:
 
 
 def behind(runner: Runner) -> bool:
-    """Whether levels have the bytes of those that are asked where the first and the second were computed behind a
-    step."""
+    """Whether levels have the bytes of those that are asked where the first was computed behind a step, and the
+    second behind that or once the first was asked."""
     requests = [
         Followed.of(runner, (TEXT * 4)[:length], right, range(first, first + 6), seat=number)
         for number, (length, right, first) in enumerate([(62, 1, 0), (3, 2, 6), (7, 0, 12)])
     ]
     found = []
-    for is_asked_before in (False, True):
+    scored = [SCORED, [], [4]]
+    for is_asked_before, scored_before in ((False, None), (True, None), (True, scored)):
         drafts = drafts_of(runner)
         before = drafts.num_ahead, drafts.num_beams
         found.append(
@@ -112,8 +113,9 @@ def behind(runner: Runner) -> bool:
                 requests,
                 [2, 0, 1],
                 is_asked_before=is_asked_before,
-                scored=[SCORED, [], [4]],
+                scored=scored,
                 of_beams=True,
+                scored_before=scored_before,
             )
         )
         used = drafts.num_ahead - before[0], drafts.num_beams - before[1]
@@ -122,7 +124,7 @@ def behind(runner: Runner) -> bool:
         assert used == (ahead if is_asked_before else (0, 0))
         for one in requests:
             one.rewind()
-    return same(*found)
+    return all(same(found[0], one) for one in found[1:])
 
 
 SCENES: dict[str, Callable[[Runner], list[Answers]]] = {

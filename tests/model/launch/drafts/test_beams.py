@@ -5,11 +5,9 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -18,13 +16,22 @@ from bench.gpu.simulated import simulated_gpu, small_start
 from spectrie.model import Runner
 from spectrie.model.drafters import Answers, LevelPlan
 from spectrie.model.launch.drafts.levels.beams import Beams
-from spectrie.model.launch.drafts.memory import BEAMS
 from spectrie.model.launch.launcher import Launcher
 from spectrie.model.plan import StepPlan
 from spectrie.model.step.scratch import HeldScratch
 from spectrie.model.step.wanted import Wanted
 from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.session import same
+from tests.model.launch.drafts.beamed import (
+    ALL,
+    accept,
+    asked_of_beams,
+    both,
+    levels,
+    nothing_ahead,
+    rewind,
+    second_level,
+)
 from tests.model.launch.drafts.followed import Followed, drafts_of, likeliest, prefilled
 from tests.model.launch.drafts.scenes import written
 from tests.model.launch.drafts.test_ahead import (
@@ -41,11 +48,6 @@ from tests.model.launch.test_graphs import MEMORY, Operations
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
-Tokens = Sequence[tuple[int, int]]
-"""Rows of a second level: the row of the first that each continues, and which of its likeliest tokens."""
-ALL = [(row, beam) for row in range(8) for beam in (0, 2)]
-SCORED = [[5, 9], [], [3, 3, 8], []]
-
 
 @pytest.fixture(autouse=True)
 def _on_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -53,103 +55,6 @@ def _on_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     make_levels_cheap(monkeypatch)
     with simulated_gpu(), small_start((1, 4, 8, 32, 64)):
         yield
-
-
-def second_level(
-    requests: Sequence[Followed],
-    first: Answers,
-    rows: Tokens,
-    *,
-    wrong: Sequence[int] = (),
-    scored: Sequence[Sequence[int]] = SCORED,
-    **options: Any,
-) -> LevelPlan:
-    """A level of beams, but for rows of a token that is none."""
-    found = []
-    for number, (row, beam) in enumerate(rows):
-        token = int(first.ids[row, beam])
-        if number in wrong:
-            token = next(one for one in range(200) if one not in first.ids[row, :BEAMS])
-        found.append((token, requests[row].request.kv_len + 1, row, row))
-    asked = [one.request.asked() for one in requests]
-    given = [*scored, *[[]] * len(rows)][: len(rows)]
-    return LevelPlan.of(asked, found, level=2, row_index=len(first.ids), scored=given, **options)
-
-
-def third_level(requests: Sequence[Followed], known: int, rows: Tokens) -> LevelPlan:
-    """One token behind some rows of the second level."""
-    found = [
-        (11 + number, requests[row].request.kv_len + 2, row, len(requests) + number)
-        for number, (row, _) in enumerate(rows)
-    ]
-    asked = [one.request.asked() for one in requests]
-    scored = [[4, 9], *[[]] * (len(rows) - 1)]
-    return LevelPlan.of(asked, found, level=3, row_index=known, scored=scored)
-
-
-def levels(
-    runner: Runner, requests: Sequence[Followed], rows: Tokens, **options: Any
-) -> tuple[list[Answers], int]:
-    """Answers of three levels behind a step of trees, before which two were asked of beams; and how many rows of the
-    second were answered by what was computed behind the step.
-
-    Args:
-        runner: Of the requests.
-        requests: Rows of the step, and of its first level.
-        rows: Of the second.
-        options: As for `second_level`.
-    """
-    asked_of_beams(runner, requests)
-    likeliest(runner, StepPlan.joined([one.tree for one in requests]))
-    accept(requests)
-    used = drafts_of(runner).num_beams
-    # Scored behind the second level's launch, by what the head left of the first.
-    named = [[5, 9, 77], *[[]] * (len(requests) - 1)]
-    first = runner.draft(first_level(list(requests), roots(list(requests)), scored=named))
-    second = runner.draft(second_level(requests, first, rows, **options))
-    third = runner.draft(third_level(requests, len(requests) + len(rows), rows))
-    rewind(requests)
-    return [first, second, third], drafts_of(runner).num_beams - used
-
-
-def asked_of_beams(runner: Runner, requests: Sequence[Followed]) -> None:
-    """Computes prompts, and asks a second level behind them."""
-    prefilled(runner, requests)
-    first = runner.draft(first_level(list(requests), [one.truth[0] for one in requests]))
-    beams = [(row, 0) for row in range(len(requests))]
-    runner.draft(second_level(requests, first, beams, scored=[]))
-
-
-def accept(requests: Sequence[Followed]) -> None:
-    row = 0
-    for one in requests:
-        one.accept(row)
-        row += 1 + 2 * max(1, one.right) - (one.right == 0)
-
-
-def rewind(requests: Sequence[Followed]) -> None:
-    for one in requests:
-        one.rewind()
-
-
-@contextmanager
-def nothing_ahead() -> Iterator[None]:
-    """Has all levels computed as they are asked."""
-    with mock.patch("spectrie.model.launch.drafts.levels.demand._LEAST_SHARE", 0):
-        yield
-
-
-def both(
-    runner: Runner, requests: Sequence[Followed], rows: Tokens, **options: Any
-) -> tuple[list[list[Answers]], int]:
-    """Answers without levels behind steps and with them, and how many rows of the second these answered."""
-    poison(runner)
-    with nothing_ahead():
-        expected, used = levels(runner, requests, rows, **options)
-    assert used == 0
-    poison(runner)
-    found, used = levels(runner, requests, rows, **options)
-    return [expected, found], used
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -182,9 +87,11 @@ def test_levels_that_are_not_recorded_have_the_same_answers(
 ) -> None:
     monkeypatch.setattr(Launcher, "record", lambda *_: None)
     runner = load(*written("eagle3_of_target", tiny, tmp_path))
-    found, used = both(runner, requests_of(runner), ALL)
-    assert used == len(ALL)
-    assert nearly(*found)
+    requests = requests_of(runner)
+    for named_before in (False, True):
+        found, used = both(runner, requests, ALL, named_before=named_before)
+        assert used == len(ALL)
+        assert nearly(*found)
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "eagle3_low_rank"])

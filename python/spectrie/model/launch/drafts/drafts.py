@@ -18,7 +18,7 @@ from spectrie.model.launch.drafts.entries import Entries
 from spectrie.model.launch.drafts.fill import Fill
 from spectrie.model.launch.drafts.keeper import EntryKeeper, FeaturePlan
 from spectrie.model.launch.drafts.levels.ahead import Ahead, Left
-from spectrie.model.launch.drafts.levels.demand import Demand
+from spectrie.model.launch.drafts.levels.demand import BeamsAt, Demand
 from spectrie.model.launch.drafts.levels.level import Bounds, Drafted, Level
 from spectrie.model.launch.drafts.levels.levels import Levels
 from spectrie.model.launch.drafts.levels.roots import StepWalks
@@ -47,11 +47,11 @@ _ATTENDING_WORDS = 1 << 18
 @dataclass(frozen=True, slots=True)
 class Beside:
     """What a drafter reads of a step, and the walks behind which a first level is computed: None for no level; and
-    whether a second one is computed behind that."""
+    when a second one is launched behind that."""
 
     sections: Sections
     walks: StepWalks | None
-    with_beams: bool
+    beams_at: BeamsAt
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class Drafts:
                 walks = None
         words = StepWalks.none() if walks is None else walks.words
         sections = self._keeper.sections(cast(FeaturePlan, plan), self._owed, words)
-        return Beside(sections, walks, walks is not None and demand.wants_beams(len(walks)))
+        return Beside(sections, walks, demand.beams_at(len(walks or ())))
 
     def holds(self, beside: Beside | None, rows: int) -> bool:
         """Returns whether recorded steps of so many rows have room for what is read of a step."""
@@ -261,7 +261,7 @@ class Drafts:
         if kept is None or kept.beside.walks is None or self._ahead is None:
             return None
         left = Left(packed, kept.words, drawn)
-        return self._ahead.launch(kept.beside.walks, left, with_beams=kept.beside.with_beams)
+        return self._ahead.launch(kept.beside.walks, left, kept.beside.beams_at)
 
     def begin(self, kept: Kept | None, step: StepInput, scratch: Scratch) -> None:
         """Launches what comes before the layers of a step that is not recorded."""

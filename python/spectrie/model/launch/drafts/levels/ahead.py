@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from spectrie._core import PackedSection
 from spectrie.model.drafters.plan import Answers, DraftPlan
 from spectrie.model.launch import capacity
 from spectrie.model.launch.drafts.levels.beams import Beams, Roots
+from spectrie.model.launch.drafts.levels.demand import BeamsAt
 from spectrie.model.launch.drafts.levels.output import Head, Launch, Output, Size
 from spectrie.model.launch.drafts.levels.roots import StepWalks
 from spectrie.model.launch.drafts.levels.rows import RowRoom
@@ -116,6 +118,7 @@ class Ahead:
         self._fixed: Left | None = None
         self._walks: StepWalks | None = None
         self._launched: Launch | None = None
+        self._launch_beams: Callable[[], None] | None = None
         self._answered: _Answered | None = None
 
     def record(self, left: Left, scratch: Scratch) -> int:
@@ -137,13 +140,14 @@ class Ahead:
         self._fixed = left
         return len(sizes) + number
 
-    def launch(self, walks: StepWalks, left: Left, *, with_beams: bool) -> Span:
-        """Launches a level behind the step launched last; returns the stretch of the device's work behind that.
+    def launch(self, walks: StepWalks, left: Left, beams_at: BeamsAt) -> Span:
+        """Launches a level behind the step launched last; returns the stretch of the device's work from the end of that
+        to the end of all levels that are launched ahead before the next one.
 
         Args:
             walks: Of the step, one or more and up to `max_rows`.
             left: What the step leaves.
-            with_beams: Whether a second level is launched too, if there is room for it.
+            beams_at: When a second level is launched too.
         """
         device, count = self._device, len(walks)
         bucket = capacity.bucket_of(count, self._buckets)
@@ -161,14 +165,19 @@ class Ahead:
         # The host has these before the second level is over.
         self._output.send(size)
         self._walks, self._launched = walks, Launch(size, count, head)
-        if with_beams and self._beams.has_room(size.rows):
-            self._beams.launch(self._roots(size, left), count, is_recorded=is_recorded)
+        if beams_at is not BeamsAt.NEVER and self._beams.has_room(size.rows):
+            roots = self._roots(size, left)
+            launch = partial(self._beams.launch, roots, count, is_recorded=is_recorded)
+            if beams_at is BeamsAt.STEP:
+                launch()
+            else:
+                self._launch_beams = launch
         span.end()
         return span
 
     def forget(self) -> None:
         """Gives up the answers of the levels launched last."""
-        self._launched = self._answered = None
+        self._launched = self._answered = self._launch_beams = None
         self._beams.forget()
 
     def answers(self, plan: DraftPlan) -> tuple[Answers, Int64] | None:
@@ -200,7 +209,16 @@ class Ahead:
         if rows is None:
             return None
         self._answered = _Answered(self._walks, rows, found[:, 1].astype(np.int64))
-        return self._output.answers(plan, launched, rows), self._places.first_state + rows
+        answers = self._output.answers(plan, launched, rows, self._go_on)
+        return answers, self._places.first_state + rows
+
+    def _go_on(self) -> None:
+        """Launches a second level, if one was to be launched when the first is asked."""
+        launch, self._launch_beams = self._launch_beams, None
+        if launch is not None:
+            launch()
+            # The next step begins no earlier.
+            self._spans[0].end()
 
     # Work refers to what it uses and not to this object: what holds it would then never be freed at once.
 

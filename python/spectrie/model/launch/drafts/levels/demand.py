@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
+
 import numpy as np
 from numpy.typing import NDArray
 
 from spectrie.model.drafters.plan import Answers, DraftPlan
 from spectrie.model.launch.drafts.memory import BEAMS
 
-__all__ = ["Demand"]
+__all__ = ["BeamsAt", "Demand"]
 
 _LEAST_SHARE = 4
 """A level is computed behind a step if the one before was asked about at least one in so many of its requests."""
+
+
+class BeamsAt(Enum):
+    """When a second level is launched, if there is room for it."""
+
+    NEVER = auto()
+    STEP = auto()
+    """With the first."""
+    ASKED = auto()
+    """When the first is asked, behind what scores its tokens: these need not wait for it."""
 
 
 class Demand:
@@ -20,18 +32,19 @@ class Demand:
     def __init__(self) -> None:
         self._num_asked = 0
         self._num_continued = 0
+        self._has_scored = False
         self._beams: NDArray[np.int32] | None = None
 
     def forget(self) -> None:
         """Begins with a step that is launched."""
         self._num_asked = self._num_continued = 0
-        self._beams = None
+        self._has_scored, self._beams = False, None
 
     def note(self, plan: DraftPlan, answers: Answers) -> None:
         """Takes a level that was answered."""
         if plan.level == 1:
             self._num_asked, self._num_continued = len(plan.row_token), 0
-            self._beams = answers.ids[:, :BEAMS]
+            self._has_scored, self._beams = len(plan.scored_token) > 0, answers.ids[:, :BEAMS]
             return
         beams, self._beams = self._beams, None
         if beams is None or plan.row_index != len(beams):
@@ -49,6 +62,9 @@ class Demand:
         """Returns whether a first level is computed behind a step of so many walks."""
         return walks <= _LEAST_SHARE * self._num_asked
 
-    def wants_beams(self, walks: int) -> bool:
-        """Returns whether a second level is: the one before was asked, of tokens alone that were beams."""
-        return walks <= _LEAST_SHARE * self._num_continued
+    def beams_at(self, walks: int) -> BeamsAt:
+        """Returns when a second level is launched: never unless the one before was asked, of tokens alone that were
+        beams."""
+        if walks > _LEAST_SHARE * self._num_continued:
+            return BeamsAt.NEVER
+        return BeamsAt.ASKED if self._has_scored else BeamsAt.STEP

@@ -147,13 +147,20 @@ class Output:
         """Whether there is room to score a level's tokens."""
         return len(plan.scored_token) <= launch.size.sizes.scored
 
-    def answers(self, plan: DraftPlan, launch: Launch, rows: Int64) -> Answers:
+    def answers(
+        self,
+        plan: DraftPlan,
+        launch: Launch,
+        rows: Int64,
+        launch_behind: Callable[[], None] | None = None,
+    ) -> Answers:
         """Answers a level whose answers are there, and scores its tokens.
 
         Args:
             plan: The level.
             launch: What was computed.
             rows: int64, which of its rows each of the level's is.
+            launch_behind: Launches what no answer is to wait for.
         """
         count, size, naming = launch.count, launch.size, self._trunk.naming
         indptr, tokens = plan.scored_indptr, plan.scored_token
@@ -165,6 +172,10 @@ class Output:
         scored = naming.scored(own_indptr, tokens[by_row])
         if len(tokens):
             self._score(launch, [scored.at, scored.row, scored.token])
+        if launch_behind is not None:
+            launch_behind()
+        if len(tokens):
+            self._done.wait()
         begin = _FOUND_WORDS * size.rows
         results = self._pinned[begin : begin + size.sizes.words]
         given = naming.answers(results, size.sizes, count, scored, own_indptr)
@@ -173,7 +184,7 @@ class Output:
         return Answers(given.ids[rows], given.probabilities[rows], scores)
 
     def _score(self, launch: Launch, arrays: list[Int32]) -> None:
-        """Scores tokens of a level's rows, and waits for that."""
+        """Launches what scores tokens of a level's rows, and the copy of that to the host."""
         device, size, sections = self._device, launch.size, Sections(arrays)
         sections.write(self._pinned_words.numpy())
         device.copy(self._score_words[: sections.words], self._pinned_words[: sections.words])
@@ -185,7 +196,6 @@ class Output:
         behind = begin + len(arrays[0])
         device.copy(self._pinned[begin:behind], self._results[begin:behind])
         self._done.record()
-        self._done.wait()
 
     def _scoring(self, size: Size, head: Head, scratch: Scratch) -> Callable[[], None]:
         """Returns what scores tokens of the level whose head that is. It refers to what it uses and not to this
