@@ -6,9 +6,10 @@ const PROBE_EVERY: u64 = 64;
 /// ... then in twice as many each time that this came to nothing, up to 1024.
 const MAX_DOUBLINGS: u64 = 4;
 
-/// Probes that follow one another after a change of the text, whatever they find: on text to choose by, fewer answers leave a
-/// head asleep that is worth its price. Otherwise, and then, as many as find more than the one before, up to the second.
-const PROBES_AFTER_CHANGE: u32 = 4;
+/// Probes that follow one another after a change of the text, whatever they find: the fewest with which no mix of the texts to
+/// choose by leaves a head asleep for 64 steps. Otherwise, and then, as many as find more than the one before, up to the
+/// second.
+const PROBES_AFTER_CHANGE: u32 = 3;
 const MAX_PROBES: u32 = 8;
 
 /// Share of the time of steps that probes may take.
@@ -247,7 +248,7 @@ mod tests {
         probing.note_asked();
         assert_eq!(tried(&mut probing, 200, 4, Turn::All), [63, 191]);
         probing.note_change();
-        assert_eq!(tried(&mut probing, 200, 4, Turn::All), [0, 1, 2, 3, 131]);
+        assert_eq!(tried(&mut probing, 200, 4, Turn::All), [0, 1, 2, 130]);
         for turn in [Turn::All, Turn::Each, Turn::Resting] {
             let steps = tried(&mut Probing::default(), 640, 1, turn);
             assert_eq!(steps.len(), 10, "{turn:?}");
