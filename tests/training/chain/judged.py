@@ -69,5 +69,6 @@ def agreement(head: Head, batch: Batch, guesses: Sequence[tuple[int, ...]]) -> t
             for place, one in zip(places.tolist(), ours.tolist(), strict=True)
             if len(guesses[place]) > number
         ]
+        assert both, f"no guess of the drafter's reaches level {number + 1}"
         shares.append(sum(both) / len(both))
     return tuple(shares)

@@ -323,7 +323,7 @@ def _check_worse(chain: Chain, kind: str, wrong: tuple[Head, Batch], right: Batc
     right_loss = judge(chain.trained_module(kind), right).weighted(1.0)
     print(f"{kind}: {_listed(same)} of the guesses, loss {wrong_loss:.3f} against {right_loss:.3f}")
     assert min(same) < SAME - 0.03
-    assert wrong_loss > right_loss
+    assert wrong_loss > right_loss + 0.03
 
 
 def _listed(shares: tuple[float, ...]) -> str:
