@@ -6,7 +6,8 @@ import pytest
 
 from bench.draft import trace
 from bench.draft.bigrams import FILE
-from bench.draft.heads.played import Costs, Played, Text, joined, play, texts_of, whole_bigrams
+from bench.draft.heads.played import Costs, Played, Text, play, texts_of, whole_bigrams
+from bench.draft.heads.waking import waits
 from spectrie import _core
 
 
@@ -43,17 +44,11 @@ def test_beside_others_rows_are_dear_and_the_head_is_asked_less(bigrams: _core.B
     assert gain(texts, bigrams, at_a_time=8) > 0.99
 
 
-def test_it_is_asked_soon_after_edits_become_chat(bigrams: _core.Bigrams) -> None:
-    edits, chat = texts_of("edits", "choose"), texts_of("chat", "choose")
-    for first in range(0, 24, 3):
-        begun = edits[first : first + 3]
-        text = joined([*begun, *chat[first : first + 3]])
-        change = sum(len(one.request.output_ids) for one in begun)
-        steps = played([text], bigrams, head=True).steps
-        asked = [levels > 0 for tokens, levels in steps if tokens >= change]
-        wakes = (sum(asked[at : at + 8]) >= 4 for at in range(len(asked)))
-        waited = next((at for at, is_awake in enumerate(wakes) if is_awake), len(asked))
-        assert waited <= 64, f"texts {first} to {first + 2}: {waited} steps"
+def test_it_is_asked_soon_after_edits_become_chat() -> None:
+    waited = waits("choose")
+    assert len(waited) == 8
+    for number, steps in enumerate(waited):
+        assert steps is not None and steps <= 64, f"mix {number}: {steps} steps"
 
 
 def test_equal_texts_give_equal_figures(bigrams: _core.Bigrams) -> None:
