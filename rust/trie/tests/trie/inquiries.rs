@@ -1,6 +1,6 @@
 //! A drafter of the runner's is asked where it helps, and its answers are heeded.
 
-use spectrie_trie::{DraftConfig, DraftMemory, Drafter, Inquiry, MemoryConfig};
+use spectrie_trie::{DraftConfig, DraftMemory, DraftTree, Drafter, Inquiry, MemoryConfig};
 use spectrie_types::Source;
 
 /// A request whose text says little about what follows.
@@ -143,18 +143,25 @@ fn what_a_head_adds_is_learned_and_left_to_the_namespace() {
 
 #[test]
 fn tokens_that_others_name_are_judged_by_what_the_head_says_of_them() {
-    let mut drafter = copying();
-    let before = drafter.draft(4, 0.01).nodes[0].value;
-    let root = drafter.frontier(1, 0.0).remove(0);
-    drafter.answer(&root, &[(77, 0.6)], vec![(31, 0.0005)], Source::DraftModel);
-    let tree = drafter.draft(8, 0.01);
-    let value = |token| {
-        tree.nodes
-            .iter()
-            .find(|one| one.token == token && one.depth == 1)
+    let judged = |said: f32| {
+        let mut drafter = copying();
+        let before = drafter.draft(4, 0.01).nodes[0].value;
+        let root = drafter.frontier(1, 0.0).remove(0);
+        let likeliest = [(77, 0.6)];
+        drafter.answer(&root, &likeliest, vec![(31, said)], Source::DraftModel);
+        (before, drafter.draft(8, 0.01))
     };
-    assert!(value(31).is_none_or(|node| node.value < 0.8 * before));
-    assert_eq!(value(77).unwrap().source, Source::DraftModel);
+    let value = |tree: &DraftTree, token| {
+        let mut at_root = tree.nodes.iter().filter(|one| one.depth == 1);
+        at_root.find(|one| one.token == token).copied()
+    };
+    let (before, tree) = judged(0.0005);
+    let doubted = value(&tree, 31).map_or(0.0, |node| node.value);
+    assert!(doubted < 0.9 * before, "{doubted} {before}");
+    let (_, believed) = judged(0.35);
+    let believed = value(&believed, 31).unwrap().value;
+    assert!(believed > 1.1 * doubted, "{believed} {doubted}");
+    assert_eq!(value(&tree, 77).unwrap().source, Source::DraftModel);
 }
 
 #[test]

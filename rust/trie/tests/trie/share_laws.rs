@@ -9,7 +9,7 @@ use crate::tenants::{answer, document, name, num_tokens};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use spectrie_trie::{DraftConfig, DraftMemory, Drafter, MemoryConfig};
+use spectrie_trie::{DraftConfig, DraftMemory, Drafter, MemoryConfig, SharedTrie};
 use spectrie_types::DropReason;
 
 const NUM_TENANTS: u32 = 50;
@@ -17,8 +17,8 @@ const NUM_RUNNING: usize = 4;
 /// Tenants whose drafts are accepted.
 const NUM_USERS: u32 = 3;
 const CAPACITY_BYTES: usize = 8 << 20;
-/// Namespaces may have fifteen parts in sixteen, those that only a running request holds too.
-const SHARE_BYTES: usize = CAPACITY_BYTES / 16 * 15 / (NUM_TENANTS as usize + NUM_RUNNING);
+/// Namespaces may have fifteen parts in sixteen.
+const SHARE_BYTES: usize = CAPACITY_BYTES / 16 * 15 / NUM_TENANTS as usize;
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
@@ -45,9 +45,16 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
+/// A request of a tenant, which may have forgotten its namespace since.
+struct Running {
+    tenant: u32,
+    shared: Arc<SharedTrie>,
+    _drafter: Drafter,
+}
+
 struct World {
     memory: DraftMemory,
-    running: HashMap<usize, Drafter>,
+    running: HashMap<usize, Running>,
     taught: u64,
     documents: u32,
     /// The documents of each tenant that may be drafted, oldest first.
@@ -77,7 +84,7 @@ impl World {
         self.memory.namespace(&name(tenant)).bytes()
     }
 
-    /// What each tenant holds: its tokens and bytes.
+    /// What each tenant holds: its tokens, and its bytes with those of requests whose namespace it forgot.
     fn holdings(&self) -> Vec<(u64, usize)> {
         let namespaces = self.memory.namespaces();
         let by_name: HashMap<_, _> = namespaces
@@ -85,8 +92,22 @@ impl World {
             .map(|info| (info.name.as_str(), (info.num_tokens, info.bytes)))
             .collect();
         (0..NUM_TENANTS)
-            .map(|tenant| by_name.get(&*name(tenant)).copied().unwrap_or_default())
+            .map(|tenant| {
+                let (tokens, bytes) = by_name.get(&*name(tenant)).copied().unwrap_or_default();
+                (tokens, bytes + self.forgotten_bytes(tenant))
+            })
             .collect()
+    }
+
+    /// Bytes in namespaces of a tenant that only running requests hold.
+    fn forgotten_bytes(&self, tenant: u32) -> usize {
+        let current = self.memory.namespace(&name(tenant));
+        let running = self.running.values().filter(|one| one.tenant == tenant);
+        let held: HashMap<_, _> = running
+            .map(|one| (Arc::as_ptr(&one.shared), one.shared.bytes()))
+            .filter(|&(shared, _)| shared != Arc::as_ptr(&current))
+            .collect();
+        held.values().sum()
     }
 
     /// Applies an operation and says whose it was.
@@ -122,7 +143,12 @@ impl World {
                 let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
                 drafter.push_prompt(&document(tenant, tokens));
                 drafter.draft(4, 0.0);
-                self.running.insert(slot, drafter);
+                let request = Running {
+                    tenant,
+                    shared,
+                    _drafter: drafter,
+                };
+                self.running.insert(slot, request);
                 tenant
             }
             Operation::Forget(tenant) => {
