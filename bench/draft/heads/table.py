@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,17 @@ from bench.draft.trace import TRACES, Request
 from bench.draft.walk import replay
 from bench.support import machine, report
 
-__all__ = ["ALONE", "CONTENDERS", "MIXED", "OF_BLOCKS", "TEXT", "WIDE", "compare", "run"]
+__all__ = [
+    "ALONE",
+    "CONTENDERS",
+    "MIXED",
+    "OF_BLOCKS",
+    "TEXT",
+    "WIDE",
+    "calibrations",
+    "compare",
+    "run",
+]
 
 NODES = 16
 TEXT = "text, recycling and bigrams"
@@ -40,6 +51,9 @@ BEST_FLOORS = {
     "edits": 1.0,
 }
 """What both must accept over the best of the others that compute no more draft rows."""
+DECILE_FLOORS = (0.8, 1.25)
+"""What may come of what is expected, in each decile of expectations."""
+_LEAST_TRIALS = 100
 _OURS: tuple[tuple[str, HeadUse, int], ...] = (
     (TEXT, "off", 4),
     (ALONE, "only", 4),
@@ -118,7 +132,7 @@ def run(files: Sequence[Path]) -> None:
         " 4 nodes that are expected to add 0.02 tokens. Answers are known along the recorded output alone. Elsewhere the head"
         " is taken to be as sure as there, in all rows, so that wrong paths compete for nodes.",
         "",
-        *_calibrations(results),
+        *calibrations(results),
         "",
         "Its likeliest token is the one that came, by level, of the places where it was right at all levels before:",
         "",
@@ -180,18 +194,38 @@ def _over_best(name: str, found: dict[str, dict[str, Any]]) -> str:
     return f"- {name}: {ratios[0]:.3f}x{floor}, with top 8 {ratios[1]:.3f}x"
 
 
-def _calibrations(results: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
-    """Actual over expected acceptance of both in one tree, overall and by decile of 100 trials or more."""
-    lines = []
-    for name, found in results.items():
-        overall, bins = found[MIXED]["calibration_overall"], found[MIXED]["calibration"]
-        deciles = [
-            f"{bin['actual'] / bin['expected']:.2f}" if bin["trials"] >= 100 else "-"
-            for bin in bins
-        ]
-        ratio = overall["actual"] / overall["expected"]
-        lines.append(f"- {name}: came / expected {ratio:.3f}, by decile {' '.join(deciles)}")
-    return lines
+def calibrations(results: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """Actual over expected acceptance of both in one tree, overall and by decile of 100 trials or more: of each text, and
+    of all together."""
+    bins = {name: found[MIXED]["calibration"] for name, found in results.items()}
+    whole = {name: found[MIXED]["calibration_overall"] for name, found in results.items()}
+    if len(results) > 1:
+        bins["all together"] = [_sum(of_one) for of_one in zip(*bins.values(), strict=True)]
+        whole["all together"] = _sum(whole.values())
+    return [
+        f"- {name}: came / expected {whole[name]['actual'] / whole[name]['expected']:.3f}, by decile"
+        f" {' '.join(map(_decile, bins[name]))}"
+        for name in bins
+    ]
+
+
+def _sum(bins: Iterable[dict[str, float]]) -> dict[str, float]:
+    found = list(bins)
+    return {of: sum(one[of] for one in found) for of in ("trials", "expected", "actual")}
+
+
+def _decile(bin: dict[str, float]) -> str:
+    """What came over what was expected; with its 95 % interval where it is outside of what is allowed."""
+    trials, expected = bin["trials"], bin["expected"]
+    if trials < _LEAST_TRIALS:
+        return "-"
+    ratio = bin["actual"] / expected
+    low, high = DECILE_FLOORS
+    if low <= ratio <= high:
+        return f"{ratio:.2f}"
+    # What is drawn `trials` times with the mean chance that was expected.
+    error = 1.96 * sqrt((1 - expected / trials) / expected)
+    return f"{ratio:.2f} ({ratio - error:.2f} to {ratio + error:.2f})"
 
 
 def _shares(name: str, right: Right) -> str:

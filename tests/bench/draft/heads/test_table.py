@@ -33,6 +33,21 @@ def test_every_contender_drafts_from_the_same_answers() -> None:
     assert all(one["drafted_per_step"] <= table.NODES for one in found.values())
 
 
+def test_deciles_outside_of_what_is_allowed_have_an_interval_and_all_texts_are_added_up() -> None:
+    def found(trials: int, expected: float, actual: float) -> dict[str, dict[str, object]]:
+        of_one = {"trials": trials, "expected": expected, "actual": actual}
+        few = {"trials": 99, "expected": 50.0, "actual": 10}
+        return {MIXED: {"calibration": [of_one, few], "calibration_overall": of_one}}
+
+    lines = table.calibrations({"chat": found(200, 100.0, 130), "edits": found(400, 100.0, 90)})
+    assert lines == [
+        "- chat: came / expected 1.300, by decile 1.30 (1.16 to 1.44) -",
+        "- edits: came / expected 0.900, by decile 0.90 -",
+        "- all together: came / expected 1.100, by decile 1.10 0.20 (0.06 to 0.34)",
+    ]
+    assert len(table.calibrations({"chat": found(200, 100.0, 100)})) == 1
+
+
 def test_results_name_the_head_and_the_floor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
