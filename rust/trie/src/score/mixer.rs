@@ -112,8 +112,7 @@ impl Mixer {
     fn note_changes(&mut self) {
         let index = usize::from(self.is_astray == Some(true));
         let changes = self.changes[index].get_or_insert_with(Weights::zero);
-        changes.add(&self.weights, 1.0);
-        changes.add(&self.first, -1.0);
+        changes.add_difference(&self.weights, &self.first);
         self.first.clone_from(&self.weights);
     }
 

@@ -1,6 +1,6 @@
 //! The weights of the scores: the shipped ones and those that a namespace learns.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::TrieError;
 use crate::score::head_gains::HeadGains;
@@ -15,12 +15,18 @@ const PRIOR: &[u8] = include_bytes!("prior.bin");
 /// Share of what one request learned that its namespace takes over when the request ends.
 const ADOPTED: f32 = 0.25;
 
+/// Those of one drafter's answers, copied by who changes them: most requests and namespaces have no drafter.
+type HeadTable = Arc<[HeadInputs; HEAD_SETS]>;
+
+static SHIPPED_HEAD: LazyLock<HeadTable> = LazyLock::new(|| Arc::new(HeadPrior::shipped().sets));
+static NO_HEAD: LazyLock<HeadTable> = LazyLock::new(HeadTable::default);
+
 /// Trainable numbers that turn evidence into probability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     sets: Box<[Features; NUM_SETS]>,
     /// Those of the layer above, where a drafter of the runner's answered, of each; of a file of their own.
-    head: [[HeadInputs; HEAD_SETS]; MAX_DRAFTERS],
+    head: [HeadTable; MAX_DRAFTERS],
 }
 
 impl Default for Weights {
@@ -28,7 +34,7 @@ impl Default for Weights {
     fn default() -> Self {
         let mut weights = Self::zero();
         weights.fill(PRIOR);
-        weights.head = [HeadPrior::shipped().sets; MAX_DRAFTERS];
+        weights.head = [(); MAX_DRAFTERS].map(|()| Arc::clone(&SHIPPED_HEAD));
         weights
     }
 }
@@ -82,18 +88,18 @@ impl Weights {
 
     /// Replaces the weights of the first drafter's answers.
     pub fn set_head(&mut self, prior: &HeadPrior) {
-        self.head[0] = prior.sets;
+        self.head[0] = Arc::new(prior.sets);
     }
 
     /// Takes over the weights of drafters' answers from others.
     pub fn take_head(&mut self, other: &Self) {
-        self.head = other.head;
+        self.head.clone_from(&other.head);
     }
 
     /// The weights of the first drafter's answers, and what was counted that these added.
     pub fn head_prior(&self, counts: &HeadCounts) -> HeadPrior {
         HeadPrior {
-            sets: self.head[0],
+            sets: *self.head[0],
             shares: counts.shares(),
         }
     }
@@ -113,8 +119,9 @@ impl Weights {
         inputs: &HeadInputs,
         step: f32,
     ) {
+        let of = Arc::make_mut(&mut self.head[drafter]);
         for &set in sets {
-            for (weight, input) in self.head[drafter][set].iter_mut().zip(inputs) {
+            for (weight, input) in of[set].iter_mut().zip(inputs) {
                 *weight += step * input;
             }
         }
@@ -122,8 +129,12 @@ impl Weights {
 
     /// Adds a share of `change` to the weights of a drafter's answers alone.
     pub(crate) fn add_head(&mut self, drafter: usize, change: &Self, share: f32) {
-        let changes = change.head[drafter].iter().flatten();
-        for (weight, change) in self.head[drafter].iter_mut().flatten().zip(changes) {
+        let change = &change.head[drafter];
+        if Arc::ptr_eq(change, &NO_HEAD) {
+            return;
+        }
+        let weights = Arc::make_mut(&mut self.head[drafter]);
+        for (weight, change) in weights.iter_mut().flatten().zip(change.iter().flatten()) {
             *weight += share * change;
         }
     }
@@ -132,22 +143,34 @@ impl Weights {
     pub fn zero() -> Self {
         Self {
             sets: Box::new([[0.0; NUM_FEATURES]; NUM_SETS]),
-            head: Default::default(),
+            head: [(); MAX_DRAFTERS].map(|()| Arc::clone(&NO_HEAD)),
         }
     }
 
     /// Adds a share of `change`.
     pub(crate) fn add(&mut self, change: &Self, share: f32) {
+        self.add_sets(change, share);
+        (0..MAX_DRAFTERS).for_each(|drafter| self.add_head(drafter, change, share));
+    }
+
+    /// Adds what `now` is above `before`.
+    pub(crate) fn add_difference(&mut self, now: &Self, before: &Self) {
+        self.add_sets(now, 1.0);
+        self.add_sets(before, -1.0);
+        for drafter in 0..MAX_DRAFTERS {
+            if !Arc::ptr_eq(&now.head[drafter], &before.head[drafter]) {
+                self.add_head(drafter, now, 1.0);
+                self.add_head(drafter, before, -1.0);
+            }
+        }
+    }
+
+    fn add_sets(&mut self, change: &Self, share: f32) {
         let pairs = self.sets.iter_mut().zip(change.sets.iter());
         for (set, change) in pairs {
             for (weight, change) in set.iter_mut().zip(change) {
                 *weight += share * change;
             }
-        }
-        let pairs = self.head.iter_mut().flatten();
-        let pairs = pairs.zip(change.head.iter().flatten());
-        for (weight, change) in pairs.flat_map(|(set, change)| set.iter_mut().zip(change)) {
-            *weight += share * change;
         }
     }
 }
@@ -208,6 +231,34 @@ mod tests {
         assert!(Weights::from_bytes(&weights.to_bytes()[4..]).is_err());
         weights.set_mut(0)[0] = f32::NAN;
         assert!(Weights::from_bytes(&weights.to_bytes()).is_err());
+    }
+
+    #[test]
+    fn weights_of_answers_are_copied_by_who_changes_them_and_no_one_else() {
+        let shipped = Weights::default();
+        let (mut other, mut change) = (Weights::default(), Weights::zero());
+        let is_copied = |weights: &Weights| {
+            let pairs = weights.head.iter().zip(&shipped.head);
+            pairs
+                .map(|(one, other)| !Arc::ptr_eq(one, other))
+                .collect::<Vec<_>>()
+        };
+        other.set_mut(0)[0] += 1.0;
+        change.add_difference(&other, &shipped);
+        other.add(&change, 1.0);
+        assert_eq!(is_copied(&other), [false; MAX_DRAFTERS]);
+        assert_eq!(other.set(0)[0], shipped.set(0)[0] + 2.0);
+
+        let mut inputs = HeadInputs::default();
+        inputs[0] = 1.0;
+        other.move_head(1, &[0], &inputs, 0.5);
+        change.add_difference(&other, &shipped);
+        let mut third = Weights::default();
+        third.add(&change, 1.0);
+        for weights in [&other, &third] {
+            assert_eq!(is_copied(weights), [false, true, false, false]);
+            assert!((weights.head[1][0][0] - shipped.head[1][0][0] - 0.5).abs() < 1e-6);
+        }
     }
 
     #[test]
