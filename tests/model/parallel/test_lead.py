@@ -95,6 +95,9 @@ class Group:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
+    def watch(self, check: Callable[[], None]) -> None:
+        """See `Group`."""
+
     def send(self, message: Message) -> None:
         """See `Group`."""
 

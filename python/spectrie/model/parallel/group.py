@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +25,9 @@ JOIN_S = 300.0
 
 _PATIENCE_S = 365 * 24 * 3600.0
 """Commands may take long to arrive; a closed connection shows that rank 0 ended."""
+
+_CHECK_S = 0.5
+"""How long rank 0 waits for a connection to say that its rank is gone before it looks itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Group:
                 "close the other model first, or use another process"
             )
         self.seat = seat
+        self._check: Callable[[], None] = lambda: None
         self._device = torch.device(device)
         self._max_rows = max_rows
         # NCCL's own watchdog would end this process, and every answer in it, where a rank is lost.
@@ -91,6 +95,29 @@ class Group:
         except RuntimeError as error:
             reason = str(error).splitlines()[0] if str(error) else repr(error)
             raise RankLost(f"another rank {what}: {reason}") from error
+
+    def watch(self, check: Callable[[], None]) -> None:
+        """Has `check` called now and then while the others are waited for: a connection may break unnoticed.
+
+        Args:
+            check: Raises `RankLost` where the process of a rank has ended.
+        """
+        self._check = check
+
+    def _finish(self, work: distributed.Work | None) -> None:
+        """Waits for what the ranks exchange, at most as long as its group allows."""
+        if work is None:
+            return
+        limit = timedelta(seconds=_CHECK_S)
+        try:
+            work.wait(limit)
+        except RuntimeError:
+            while not work.is_completed():
+                self._check()
+                with suppress(RuntimeError):
+                    work.wait(limit)
+            # It may have come about just then, or failed.
+            work.wait(limit)
 
     def gather(self, whole: torch.Tensor, shares: Sequence[Share]) -> None:
         """Gathers the columns of the other ranks.
@@ -123,9 +150,15 @@ class Group:
         rows, width = own.shape
         received = own.new_empty(self.seat.size, rows, width)
         with self._losses(f"is gone, or silent for {self.seat.timeout_s:g} s"):
-            distributed.all_gather_into_tensor(
-                received.view(self.seat.size * rows, width), own, group=self._columns
-            )
+            whole = received.view(self.seat.size * rows, width)
+            if self._device.type == "cuda":
+                distributed.all_gather_into_tensor(whole, own, group=self._columns)
+            else:
+                self._finish(
+                    distributed.all_gather_into_tensor(
+                        whole, own, group=self._columns, async_op=True
+                    )
+                )
         return received
 
     def wait(self, check: Callable[[], None]) -> None:
@@ -150,10 +183,11 @@ class Group:
             RankLost: A rank ended, or did not accept it within the group's timeout.
         """
         with self._losses(f"is gone, or silent for {self.seat.timeout_s:g} s"):
-            distributed.broadcast(message.header(self._max_rows), src=0, group=self._orders)
-            body = message.body()
-            if len(body):
-                distributed.broadcast(body, src=0, group=self._orders)
+            for part in (message.header(self._max_rows), message.body()):
+                if len(part):
+                    self._finish(
+                        distributed.broadcast(part, src=0, group=self._orders, async_op=True)
+                    )
 
     def receive(self) -> Message:
         """Waits for the next command.

@@ -20,6 +20,7 @@ class LeadDecoder:
         self._group = group
         self._ranks = ranks
         self._lost = False
+        group.watch(ranks.check)
 
     def forward(self, plan: PlanArrays) -> StepResult:
         """Runs the plan on all ranks; returns what a single rank would.
