@@ -7,7 +7,7 @@
 //! compressors (Mahoney, "Adaptive weighing of context models for lossless data compression",
 //! 2005) over candidates instead of bits.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use crate::score::calibration::Calibration;
 use crate::score::head_inputs::{HeadInputs, HeadSets, of_belief};
@@ -159,7 +159,7 @@ impl Mixer {
         }
         self.note_changes();
         for change in self.changes.iter_mut().flatten() {
-            let whole = change.clone();
+            let whole = Arc::clone(change.head_table(drafter));
             self.weights.add_head(drafter, &whole, KEPT_OF_OLD - 1.0);
             change.add_head(drafter, &whole, KEPT_OF_OLD - 1.0);
         }

@@ -16,7 +16,7 @@ const PRIOR: &[u8] = include_bytes!("prior.bin");
 const ADOPTED: f32 = 0.25;
 
 /// Those of one drafter's answers, copied by who changes them: most requests and namespaces have no drafter.
-type HeadTable = Arc<[HeadInputs; HEAD_SETS]>;
+pub(crate) type HeadTable = Arc<[HeadInputs; HEAD_SETS]>;
 
 static SHIPPED_HEAD: LazyLock<HeadTable> = LazyLock::new(|| Arc::new(HeadPrior::shipped().sets));
 static NO_HEAD: LazyLock<HeadTable> = LazyLock::new(HeadTable::default);
@@ -127,9 +127,13 @@ impl Weights {
         }
     }
 
+    /// Those of a drafter's answers alone.
+    pub(crate) fn head_table(&self, drafter: usize) -> &HeadTable {
+        &self.head[drafter]
+    }
+
     /// Adds a share of `change` to the weights of a drafter's answers alone.
-    pub(crate) fn add_head(&mut self, drafter: usize, change: &Self, share: f32) {
-        let change = &change.head[drafter];
+    pub(crate) fn add_head(&mut self, drafter: usize, change: &HeadTable, share: f32) {
         if Arc::ptr_eq(change, &NO_HEAD) {
             return;
         }
@@ -150,15 +154,17 @@ impl Weights {
     /// Adds a share of `change`.
     pub(crate) fn add(&mut self, change: &Self, share: f32) {
         self.add_sets(change, share);
-        (0..MAX_DRAFTERS).for_each(|drafter| self.add_head(drafter, change, share));
+        for (drafter, change) in change.head.iter().enumerate() {
+            self.add_head(drafter, change, share);
+        }
     }
 
     /// Adds what `now` is above `before`.
     pub(crate) fn add_difference(&mut self, now: &Self, before: &Self) {
         self.add_sets(now, 1.0);
         self.add_sets(before, -1.0);
-        for drafter in 0..MAX_DRAFTERS {
-            if !Arc::ptr_eq(&now.head[drafter], &before.head[drafter]) {
+        for (drafter, (now, before)) in now.head.iter().zip(&before.head).enumerate() {
+            if !Arc::ptr_eq(now, before) {
                 self.add_head(drafter, now, 1.0);
                 self.add_head(drafter, before, -1.0);
             }
