@@ -40,6 +40,7 @@ def test_cut_stream_goes_on_behind_what_was_received(server: Server, sleeps: lis
     with spectrie.Client(server.target, max_retries=1) as client, client.stream("x") as stream:
         texts = [one.text for one in stream]
         assert stream.final().token_ids == (1, 2, 3, 4)
+        assert stream.num_resumes == 2
     assert texts == ["ab", "c", "d"]
     assert server.script.requests[1:] == [place(2), place(3)]
     # What goes on has all its attempts again.
@@ -62,8 +63,10 @@ def test_stream_that_the_server_no_longer_has_is_interrupted(
         [fail(grpc.StatusCode.NOT_FOUND, "no stream")],
     ]
     with spectrie.Client(server.target) as client:
+        stream = client.stream("x")
         with pytest.raises(errors.StreamInterrupted, match="socket closed") as caught:
-            client.stream("x").final()
+            stream.final()
+        assert stream.num_resumes == 0
     assert caught.value.text == ("ab",)
     assert len(server.script.requests) == 2
 

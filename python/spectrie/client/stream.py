@@ -45,6 +45,7 @@ class _Progress:
         self._was_read = False
         self._cancelled = False
         self._ended = False
+        self._num_resumes = 0
 
     @property
     def text_so_far(self) -> str:
@@ -55,6 +56,11 @@ class _Progress:
     def request_id(self) -> str | None:
         """The server's name for the request, once received."""
         return self._collector.started.request_id or None
+
+    @property
+    def num_resumes(self) -> int:
+        """How often the answer was cut and then went on where it was."""
+        return self._num_resumes
 
     def cancel(self) -> None:
         """Stops the answer; the server releases it within one step. Iteration then ends."""
@@ -111,6 +117,7 @@ class _Progress:
         if self._cut is not None:
             # It goes on: the next cut has as many attempts as this one.
             self._cut = None
+            self._num_resumes += 1
             self._attempts.renew()
         return self._collector.add(event)
 

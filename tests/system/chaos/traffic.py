@@ -101,7 +101,10 @@ class Traffic:
         """What went wrong, a line for each answer that failed or differs."""
         self.num_answers = 0
         """Answers that ended as they were to."""
+        self.num_resumes = 0
+        """How often their client went on with one that was cut."""
         self._client = client
+        self._counting = threading.Lock()
         self._ending = threading.Event()
         self._streams = [_Stream() for _ in asked]
         self._threads = [
@@ -145,16 +148,21 @@ class Traffic:
                 stream.num_tokens = 0
             difference = _difference(answer, expected)
             if difference is None:
-                self.num_answers += 1
+                with self._counting:
+                    self.num_answers += 1
             else:
                 self.failures.append(f"{options['seed']}: {difference}")
 
     def _answer(self, stream: _Stream, options: dict[str, Any]) -> Completion:
         answers = self._client.stream(**options, timeout=WAIT_S)
-        for delta in answers:
-            stream.num_tokens += len(delta.token_ids)
-            stream.received += len(delta.token_ids)
-        return answers.final()
+        try:
+            for delta in answers:
+                stream.num_tokens += len(delta.token_ids)
+                stream.received += len(delta.token_ids)
+            return answers.final()
+        finally:
+            with self._counting:
+                self.num_resumes += answers.num_resumes
 
 
 def _difference(answer: Completion, expected: Completion) -> str | None:

@@ -182,9 +182,9 @@ class Losses:
         with Client(self.pair[0].facts["grpc"]) as client:
             self.expected: list[Completion] = reference(client, self.asked)
         self.num_hit = 0
-        """Answers with tokens that lost their server."""
+        """How often an answer with tokens lost its server: not one whose end had reached its client."""
         self.num_taken = 0
-        """Answers that went on at another one."""
+        """How often one went on at another."""
 
     def lose(self) -> None:
         """Kills the server that all streams are at, in the middle of all of them."""
@@ -212,7 +212,6 @@ class Losses:
                     WAIT_S,
                     lambda: f"few streams have tokens: {traffic.failures}",
                 )
-                hit = len(traffic.running())
                 first.kill()
                 gate.lead_to(None)
                 ended = traffic.num_answers
@@ -228,7 +227,7 @@ class Losses:
             assert traffic.failures == [], second.program.output
         second.wait_settled(files)
         assert second.router_bytes() - router_bytes < MORE_ROUTER_BYTES
-        self.num_hit += hit
+        self.num_hit += traffic.num_resumes
         self.num_taken += int(second.metric(RESUMED) - before)
         again = self._start()
         again.wait_ready()
