@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,8 +80,16 @@ class Setting:
 @pytest.fixture(scope="session")
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
     torch.set_num_threads(1)
+    base = tmp_path_factory.getbasetemp()
+    # The processes of a run train it once, and read features of their own.
+    trained = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained-target"
+    with trained.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not trained.exists():
+            tiny.trained_target(base / "target")
+            (base / "target").rename(trained)
     folder = tmp_path_factory.mktemp("tiny")
-    tiny.trained_target(folder)
+    shutil.copytree(trained, folder, dirs_exist_ok=True)
     return Setting.of(folder)
 
 

@@ -97,14 +97,21 @@ class Asked:
             self._paths.append((start, (*before, token)))
             self.guesses.append(_Guess(start, (*before, token), int(answers.ids[row, 0])))
 
-    def right(self, texts: Sequence[Sequence[int]]) -> tuple[int, int]:
-        """Returns how many guesses behind what a text has were what follows there, and of how many."""
+    def right(self, texts: Sequence[list[int]]) -> tuple[int, int]:
+        """Returns how many guesses behind what a text has were what follows there, and of how many.
+
+        A guess is known by its position and its first token, which its text has: those that texts with other
+        beginnings have there too are left out, as it may be none of the text that goes on as the guess does.
+        """
         right = asked = 0
         for guess in self.guesses:
-            end = guess.start + len(guess.path)
+            end, first = guess.start + len(guess.path), guess.path[0]
+            of = [text for text in texts if text[guess.start : guess.start + 1] == [first]]
+            if len({tuple(text[: guess.start]) for text in of}) != 1:
+                continue
             followed = {
                 text[end]
-                for text in texts
+                for text in of
                 if len(text) > end and tuple(text[guess.start : end]) == guess.path
             }
             asked += bool(followed)

@@ -51,12 +51,12 @@ def played(kind: str, tiny: Path, folder: Path, order: str, *scenes: str) -> dic
     "kind",
     [
         pytest.param("eagle3_of_target", marks=pytest.mark.deep),
-        "eagle3_deep_window",
+        pytest.param("eagle3_deep_window", marks=pytest.mark.deep),
         pytest.param("eagle3_low_rank", marks=pytest.mark.deep),
         pytest.param("dflash", marks=pytest.mark.deep),
         "dflash2",
         pytest.param("peagle_window", marks=pytest.mark.deep),
-        "mtp",
+        pytest.param("mtp", marks=pytest.mark.deep),
     ],
 )
 def test_answers_are_the_same_bytes_alone_in_company_and_in_chunks(

@@ -88,9 +88,9 @@ def answers(
     [
         ("eagle3", 0.8),
         ("mtp", 0.8),
-        ("dflash", 0.8),
+        pytest.param("dflash", 0.8, marks=pytest.mark.deep),
         ("dflash2", 0.8),
-        ("peagle", 0.8),
+        pytest.param("peagle", 0.8, marks=pytest.mark.deep),
         pytest.param("eagle2", 0.0, marks=pytest.mark.deep),
         pytest.param("model", 0.0, marks=pytest.mark.deep),
         pytest.param("itself", 0.0, marks=pytest.mark.deep),
