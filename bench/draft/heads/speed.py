@@ -1,16 +1,20 @@
 """Tokens per second with a drafter and without: `python -m bench.draft.heads.speed [--drafter PATH]`.
 
-Two engines on the same weights, in turn, each with what ships by default but for the drafter. What the server learns is
-left out, so that each answer meets the same memory; prompts are those of the reported traces, which no head has seen.
+Engines on the same weights, with the drafter and without, in turn, each with what ships by default but for that. What
+the server learns of text is left out, so that each answer meets the same memory; prompts are those of the reported
+traces, which no head has seen. Of either kind there are several: what an engine learns of its machine's times differs from one
+to the next, and with it how much is drafted, by more than a drafter that sleeps costs.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -60,16 +64,16 @@ class Ask:
 
 
 class Side:
-    """An engine, and what it answered."""
+    """Engines of one kind, and what they answered."""
 
-    def __init__(self, llm: LLM, max_tokens: int) -> None:
-        self.llm = llm
+    def __init__(self, llms: Sequence[LLM], max_tokens: int) -> None:
+        self.llms = llms
         self._max_tokens = max_tokens
-        self.answers: dict[int, list[tuple[int, ...]]] = {}
+        self.answers: dict[int, set[tuple[tuple[int, ...], ...]]] = {}
         self.steps = self.accepted = self.of_drafter = 0
 
-    def rate(self, task: int, asks: Sequence[Ask]) -> float:
-        """Tokens per second of requests side by side, prompts included."""
+    def rate(self, engine: int, task: int, asks: Sequence[Ask]) -> float:
+        """Tokens per second of requests side by side at one of the engines, prompts included."""
         namespace = fresh_namespace()
 
         def answer(ask: Ask) -> Any:
@@ -82,13 +86,13 @@ class Side:
             }
             if ask.prediction_ids is not None:
                 options["prediction"] = ask.prediction_ids
-            return self.llm.generate(prompt_token_ids=ask.prompt_ids, **options)
+            return self.llms[engine].generate(prompt_token_ids=ask.prompt_ids, **options)
 
         began = perf_counter()
         with ThreadPoolExecutor(len(asks)) as pool:
             answers = list(pool.map(answer, asks))
         seconds = perf_counter() - began
-        self.answers[task] = [answer.token_ids for answer in answers]
+        self.answers.setdefault(task, set()).add(tuple(answer.token_ids for answer in answers))
         for one in answers:
             self.steps += one.speculation.verify_steps
             self.accepted += one.speculation.accepted_tokens
@@ -98,59 +102,88 @@ class Side:
 
 
 def main() -> None:
-    """Measures, and writes `bench/results/draft/head_speed.*` after each number at a time."""
+    """Measures, and writes results after each number at a time: `bench/results/draft/head_speed.*` of requests alone,
+    `head_speed_many.*` of several at a time."""
     parser = argparse.ArgumentParser(prog="python -m bench.draft.heads.speed", description=__doc__)
     parser.add_argument("--drafter", default="auto", help="the drafter [auto]")
     parser.add_argument("--model", default="smollm2-135m", help="model [smollm2-135m]")
     parser.add_argument("--pairs", type=int, default=24, help="pairs of each text [24]")
     parser.add_argument("--max-tokens", type=int, default=96, help="tokens per answer [96]")
+    parser.add_argument("--engines", type=int, default=3, help="engines of either kind [3]")
+    parser.add_argument(
+        "--at-a-time",
+        nargs="+",
+        type=int,
+        choices=_AT_A_TIME,
+        default=list(_AT_A_TIME),
+        help="[all]",
+    )
     parser.add_argument("--texts", nargs="+", choices=_TEXTS, default=list(_TEXTS), help="[all]")
     args = parser.parse_args()
-    run(args.model, args.drafter, args.texts, pairs=args.pairs, max_tokens=args.max_tokens)
+    numbers = [
+        (text, number) for number in args.at_a_time for text in args.texts if number in _TEXTS[text]
+    ]
+    run(
+        args.model,
+        args.drafter,
+        numbers,
+        pairs=args.pairs,
+        max_tokens=args.max_tokens,
+        engines=args.engines,
+    )
 
 
 def run(
-    model: str, drafter: str, texts: Sequence[str], *, pairs: int, max_tokens: int
+    model: str,
+    drafter: str,
+    numbers: Sequence[tuple[str, int]],
+    *,
+    pairs: int,
+    max_tokens: int,
+    engines: int,
 ) -> dict[str, Any]:
-    """Measures each text at each number at a time, and writes the results.
+    """Measures each text at a number at a time, and writes the results.
 
     Args:
         model: The model, as `--model` names it.
         drafter: The drafter, as `--drafter` names it.
-        texts: Names of traces, or `random`.
+        numbers: Names of traces, or `random`, each with requests at a time.
         pairs: Pairs of samples of each.
         max_tokens: Tokens per answer.
+        engines: Engines with the drafter, and as many without.
     """
     from spectrie import LLM
 
     threads = len(os.sched_getaffinity(0))
-    rows: list[list[str]] = []
-    data: dict[str, Any] = {}
+    rows: dict[str, list[list[str]]] = {}
+    data: dict[str, dict[str, Any]] = {}
     options: dict[str, Any] = {"threads": threads, "num_pages": 2048}
-    with (
-        LLM(model, drafter="off", **options) as without,
-        LLM(model, drafter=drafter, **options) as beside,
-    ):
-        facts = machine.facts(threads=threads, dtype=without.dtype)
+    with ExitStack() as stack:
+        without, beside = (
+            [stack.enter_context(LLM(model, drafter=one, **options)) for _ in range(engines)]
+            for one in ("off", drafter)
+        )
+        facts = machine.facts(threads=threads, dtype=without[0].dtype)
         notes = [
             f"Tokens per second of whole requests, prompts included, {facts['dtype']}, {threads} threads, up to"
-            f" {max_tokens} tokens, greedy but for random words at temperature 1.5; drafter: {drafter}. Nothing is"
-            " learned from answers. Both drafts are what ships by default but for the drafter."
+            f" {max_tokens} tokens, greedy but for random words at temperature 1.5; drafter: {drafter}; {engines}"
+            " engines with and as many without. Nothing is learned from answers. Both draft what ships by default but"
+            " for the drafter."
         ]
-        for text, at_a_time in [(one, number) for one in texts for number in _TEXTS[one]]:
-            one = _measure(
-                Side(without, max_tokens), Side(beside, max_tokens), text, at_a_time, pairs
-            )
-            data[f"{text}, {at_a_time}"] = one
-            rows.append(_row(text, at_a_time, one))
+        for text, at_a_time in numbers:
+            sides = Side(without, max_tokens), Side(beside, max_tokens)
+            one = _measure(*sides, text, at_a_time, pairs)
+            name = "head_speed" if at_a_time == 1 else "head_speed_many"
+            data.setdefault(name, {})[f"{text}, {at_a_time}"] = one
+            rows.setdefault(name, []).append(_row(text, at_a_time, one))
             # All of it takes more than an hour: what is measured is kept.
             report.write(
-                "draft/head_speed",
+                f"draft/{name}",
                 "Speed with a drafter over speed without",
                 facts,
                 _HEADER,
-                rows,
-                data,
+                rows[name],
+                data[name],
                 notes,
                 command="python -m bench.draft.heads.speed",
             )
@@ -160,17 +193,21 @@ def run(
 def _measure(without: Side, beside: Side, text: str, at_a_time: int, pairs: int) -> dict[str, Any]:
     tasks = _tasks(text, at_a_time)[:pairs]
     # Both have then made what is made on first use.
+    engines = len(without.llms)
     for side in (without, beside):
-        side.rate(-1, tasks[0])
+        for engine in range(engines):
+            side.rate(engine, -1, tasks[0])
+    turns = [(n % engines, n % len(tasks)) for n in range(math.lcm(engines, len(tasks)))]
     sides = [
-        [lambda side=side, n=n, asks=asks: side.rate(n, asks) for n, asks in enumerate(tasks)]
+        [lambda side=side, e=e, n=n: side.rate(e, n, tasks[n]) for e, n in turns]
         for side in (without, beside)
     ]
     comparison = compare(*sides, pairs=pairs, title=f"{text} x{at_a_time}")
-    same = sum(without.answers[n] == beside.answers[n] for n in range(len(tasks)))
+    asked = without.answers.keys() & beside.answers.keys() - {-1}
+    same = sum(len(without.answers[n] | beside.answers[n]) == 1 for n in asked)
     return comparison.summary() | {
         "identical": same,
-        "tasks": len(tasks),
+        "tasks": len(asked),
         "accepted_per_step": without.accepted / without.steps,
         "accepted_per_step_with": beside.accepted / beside.steps,
         "of_drafter_per_step": beside.of_drafter / beside.steps,
