@@ -9,6 +9,7 @@ to the next, and with it how much is drafted, by more than a drafter that sleeps
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import random
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
     from spectrie import LLM
     from spectrie.options import GenerateOptions
 
-__all__ = ["run"]
+__all__ = ["measured_before", "run"]
 
 FLOORS = {"chat": 1.03, "human_eval_chat": 1.0, "edits": 0.99, "routing": 0.99, "random": 0.97}
 """What the drafter must at least be worth."""
 _AT_A_TIME = (1, 8, 32)
 _RANDOM_PROMPT = 64
 _HEADER = ["text", "at a time", "with over without", "95 % interval", "floor", "identical"]
-_HEADER += ["accepted/step without", "with", "of it the drafter's"]
+_HEADER += ["accepted/step without", "with", "of it the drafter's", "commit"]
 _TEXTS = {
     "chat": (1,),
     "human_eval_chat": (1,),
@@ -46,6 +47,7 @@ _TEXTS = {
     "random": (1, 8),
     "routing": _AT_A_TIME,
 }
+_KEYS = [(text, number) for text, numbers in _TEXTS.items() for number in numbers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +157,7 @@ def run(
     from spectrie import LLM
 
     threads = len(os.sched_getaffinity(0))
-    rows: dict[str, list[list[str]]] = {}
-    data: dict[str, dict[str, Any]] = {}
+    data: dict[str, dict[tuple[str, int], dict[str, Any]]] = {}
     options: dict[str, Any] = {"threads": threads, "num_pages": 2048}
     with ExitStack() as stack:
         without, beside = (
@@ -174,20 +175,43 @@ def run(
             sides = Side(without, max_tokens), Side(beside, max_tokens)
             one = _measure(*sides, text, at_a_time, pairs)
             name = "head_speed" if at_a_time == 1 else "head_speed_many"
-            data.setdefault(name, {})[f"{text}, {at_a_time}"] = one
-            rows.setdefault(name, []).append(_row(text, at_a_time, one))
-            # All of it takes more than an hour: what is measured is kept.
+            found = data.setdefault(name, measured_before(name, facts))
+            found[text, at_a_time] = one | {"commit": facts["commit"]}
+            ordered = {key: found[key] for key in _KEYS if key in found}
+            # All of it takes more than an hour: what is measured is kept, and the next run takes up the rest.
             report.write(
                 f"draft/{name}",
                 "Speed with a drafter over speed without",
                 facts,
                 _HEADER,
-                rows[name],
-                data[name],
+                [_row(*key, values) for key, values in ordered.items()],
+                {f"{key[0]}, {key[1]}": values for key, values in ordered.items()},
                 notes,
                 command="python -m bench.draft.heads.speed",
             )
-    return data
+    return {
+        f"{text}, {number}": found[text, number]
+        for found in data.values()
+        for text, number in found
+    }
+
+
+def measured_before(name: str, facts: dict[str, Any]) -> dict[tuple[str, int], dict[str, Any]]:
+    """What earlier runs on such a machine measured, each of its own commit."""
+    path = report.RESULTS / "draft" / f"{name}.json"
+    if not path.exists():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    machine_then, results = content["machine"], content["results"]
+    if any(machine_then[fact] != facts[fact] for fact in ("cpu", "cores", "torch")):
+        return {}
+    commit = {"commit": machine_then["commit"]}
+    found = {key: results.get(f"{key[0]}, {key[1]}") for key in _KEYS}
+    return {
+        key: commit | one
+        for key, one in found.items()
+        if one and (key[1] == 1) == (name == "head_speed")
+    }
 
 
 def _measure(without: Side, beside: Side, text: str, at_a_time: int, pairs: int) -> dict[str, Any]:
@@ -242,6 +266,7 @@ def _row(text: str, at_a_time: int, one: dict[str, Any]) -> list[str]:
         f"{one['accepted_per_step']:.2f}",
         f"{one['accepted_per_step_with']:.2f}",
         f"{one['of_drafter_per_step']:.2f}",
+        one["commit"],
     ]
 
 
