@@ -2,8 +2,8 @@
 
 Engines on the same weights, with the drafter and without, in turn, each with what ships by default but for that. What
 the server learns of text is left out, so that each answer meets the same memory; prompts are those of the reported
-traces, which no head has seen. Of either kind there are several: what an engine learns of its machine's times differs from one
-to the next, and with it how much is drafted, by more than a drafter that sleeps costs.
+traces, which no head has seen. Of either kind there are several: what an engine learns of its machine's times differs
+from one to the next, and with it how much is drafted, by more than a drafter that sleeps costs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TEXTS = {
     "random": (1, 8),
     "routing": _AT_A_TIME,
 }
-_KEYS = [(text, number) for text, numbers in _TEXTS.items() for number in numbers]
+_KINDS = [(text, number) for text, numbers in _TEXTS.items() for number in numbers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def run(
     pairs: int,
     max_tokens: int,
     engines: int,
-) -> dict[str, Any]:
+) -> None:
     """Measures each text at a number at a time, and writes the results.
 
     Args:
@@ -157,14 +157,21 @@ def run(
     from spectrie import LLM
 
     threads = len(os.sched_getaffinity(0))
-    data: dict[str, dict[tuple[str, int], dict[str, Any]]] = {}
     options: dict[str, Any] = {"threads": threads, "num_pages": 2048}
+    results: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         without, beside = (
             [stack.enter_context(LLM(model, drafter=one, **options)) for _ in range(engines)]
             for one in ("off", drafter)
         )
-        facts = machine.facts(threads=threads, dtype=without[0].dtype)
+        facts = machine.facts(
+            threads=threads,
+            dtype=without[0].dtype,
+            model=model,
+            drafter=drafter,
+            max_tokens=max_tokens,
+            engines=engines,
+        )
         notes = [
             f"Tokens per second of whole requests, prompts included, {facts['dtype']}, {threads} threads, up to"
             f" {max_tokens} tokens, greedy but for random words at temperature 1.5; drafter: {drafter}; {engines}"
@@ -175,63 +182,55 @@ def run(
             sides = Side(without, max_tokens), Side(beside, max_tokens)
             one = _measure(*sides, text, at_a_time, pairs)
             name = "head_speed" if at_a_time == 1 else "head_speed_many"
-            found = data.setdefault(name, measured_before(name, facts))
-            found[text, at_a_time] = one | {"commit": facts["commit"]}
-            ordered = {key: found[key] for key in _KEYS if key in found}
             # All of it takes more than an hour: what is measured is kept, and the next run takes up the rest.
+            found = results.setdefault(name, measured_before(name, facts))
+            found[_key(text, at_a_time)] = one | {"commit": facts["commit"]}
             report.write(
                 f"draft/{name}",
                 "Speed with a drafter over speed without",
                 facts,
                 _HEADER,
-                [_row(*key, values) for key, values in ordered.items()],
-                {f"{key[0]}, {key[1]}": values for key, values in ordered.items()},
+                [_row(*kind, found[key]) for kind in _KINDS if (key := _key(*kind)) in found],
+                found,
                 notes,
                 command="python -m bench.draft.heads.speed",
             )
-    return {
-        f"{text}, {number}": found[text, number]
-        for found in data.values()
-        for text, number in found
-    }
 
 
-def measured_before(name: str, facts: dict[str, Any]) -> dict[tuple[str, int], dict[str, Any]]:
-    """What earlier runs on such a machine measured, each of its own commit."""
+def measured_before(name: str, facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What earlier runs measured alike on such a machine, each with its commit; nothing from a tree with changes."""
     path = report.RESULTS / "draft" / f"{name}.json"
     if not path.exists():
         return {}
     content = json.loads(path.read_text(encoding="utf-8"))
-    machine_then, results = content["machine"], content["results"]
-    if any(machine_then[fact] != facts[fact] for fact in ("cpu", "cores", "torch")):
+    then: dict[str, Any] = content["machine"]
+    of_code = {"date": None, "commit": None}
+    if then["uncommitted_changes"] or then | of_code != facts | of_code:
         return {}
-    commit = {"commit": machine_then["commit"]}
-    found = {key: results.get(f"{key[0]}, {key[1]}") for key in _KEYS}
-    return {
-        key: commit | one
-        for key, one in found.items()
-        if one and (key[1] == 1) == (name == "head_speed")
-    }
+    return {key: {"commit": then["commit"]} | one for key, one in content["results"].items()}
+
+
+def _key(text: str, at_a_time: int) -> str:
+    return f"{text}, {at_a_time}"
 
 
 def _measure(without: Side, beside: Side, text: str, at_a_time: int, pairs: int) -> dict[str, Any]:
     tasks = _tasks(text, at_a_time)[:pairs]
-    # Both have then made what is made on first use.
     engines = len(without.llms)
+    # All have then made what is made on first use.
     for side in (without, beside):
         for engine in range(engines):
-            side.rate(engine, -1, tasks[0])
+            side.rate(engine, 0, tasks[0])
     turns = [(n % engines, n % len(tasks)) for n in range(math.lcm(engines, len(tasks)))]
     sides = [
         [lambda side=side, e=e, n=n: side.rate(e, n, tasks[n]) for e, n in turns]
         for side in (without, beside)
     ]
     comparison = compare(*sides, pairs=pairs, title=f"{text} x{at_a_time}")
-    asked = without.answers.keys() & beside.answers.keys() - {-1}
-    same = sum(len(without.answers[n] | beside.answers[n]) == 1 for n in asked)
+    same = sum(len(without.answers[n] | beside.answers[n]) == 1 for n in range(len(tasks)))
     return comparison.summary() | {
         "identical": same,
-        "tasks": len(asked),
+        "tasks": len(tasks),
         "accepted_per_step": without.accepted / without.steps,
         "accepted_per_step_with": beside.accepted / beside.steps,
         "of_drafter_per_step": beside.of_drafter / beside.steps,
