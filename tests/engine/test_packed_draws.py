@@ -36,7 +36,6 @@ CONSTRAINTS = [
     ("json_schema", '{"type":"array","items":{"enum":["the","with","they"]},"maxItems":9}'),
     ("choice", ["the one with the best", "the one with the most", "the end"]),
 ]
-NUM_DRAWN_STEPS = 500
 SHAPE = DeviceShape(4, 2, [None], VOCABULARY_SIZE)
 
 
@@ -263,8 +262,8 @@ def test_packed_steps_draw_what_the_engine_draws_from_logits(tokenizer: Tokenize
     drawing, given = Running(model, draws=True), Running(model, draws=False)
     accepted: Counter[str] = Counter()
     drawn_steps = masks = rows_with_masks = 0
-    while drawn_steps < NUM_DRAWN_STEPS or drawing.live:
-        while drawn_steps < NUM_DRAWN_STEPS and drawing.live < 6:
+    while drawn_steps < 1_500 or drawing.live:
+        while drawn_steps < 1_500 and drawing.live < 6:
             traffic.submit((drawing, given))
         plan, packed, output = drawing.step()
         assert packed is not None
@@ -278,10 +277,10 @@ def test_packed_steps_draw_what_the_engine_draws_from_logits(tokenizer: Tokenize
     while given.live:
         given.step()
     assert drawing.answers == given.answers
-    assert len(drawing.answers) == len(traffic.options) > NUM_DRAWN_STEPS / 3
-    assert rows_with_masks > 1.5 * masks > NUM_DRAWN_STEPS / 3, (rows_with_masks, masks)
+    assert len(drawing.answers) == len(traffic.options) > 500
+    assert rows_with_masks > 2 * masks > 500, (rows_with_masks, masks)
     names = "greedy hot top_k top_p min_p typical_p penalties bias bad_words min_tokens grammar"
-    assert min(accepted[name] for name in names.split()) > NUM_DRAWN_STEPS / 30, accepted
+    assert min(accepted[name] for name in names.split()) > 50, accepted
     kinds = Counter(end[0] for _, end in drawing.answers.values() if end is not None)
     ended = (FinishKind.EOS, FinishKind.STOP_TOKEN, FinishKind.LENGTH, FinishKind.COMPLETE)
-    assert min(kinds[kind] for kind in ended) > 2, kinds
+    assert min(kinds[kind] for kind in ended) > 5, kinds
