@@ -96,7 +96,7 @@ def compiling(found: Sequence[Form], target: int) -> Iterator[list[Future[dict[s
         target: Compute capability, as 90 for 9.0.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, "bench.gpu.smoke.ready"])
     with ThreadPoolExecutor(num_cores()) as pool:
         try:
             yield [pool.submit(_compile_apart, context, form, target) for form in found]
