@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spectrie_kernels.attention.arrays import AttentionArrays, WorkArrays
 from spectrie_kernels.attention.key_order import UNIT, KeyOrder
@@ -22,40 +26,44 @@ def attention_of_items(
     first_key: int = 0,
 ) -> torch.Tensor:
     """See `spectrie_kernels.tree_attention`. Rows that no item names keep what `out` held."""
-    group = query.shape[1] // key_cache.shape[1]
+    heads, width = key_cache.shape[1:]
     for row, slots in _seen(layout, window, first_key):
-        keys = key_cache[slots].float().repeat_interleave(group, dim=1)
-        values = value_cache[slots].float().repeat_interleave(group, dim=1)
-        scores = torch.einsum("hd,khd->hk", query[row].float(), keys) * scale
-        out[row] = torch.einsum("hk,khd->hd", scores.softmax(dim=-1), values).to(out.dtype)
+        # The query heads of a key head side by side.
+        queries = query[row].float().view(heads, -1, width)
+        keys, values = key_cache[slots].float(), value_cache[slots].float()
+        scores = queries @ keys.permute(1, 2, 0) * scale
+        attended = scores.softmax(dim=-1) @ values.transpose(0, 1)
+        out[row] = attended.view(-1, width).to(out.dtype)
     return out
 
 
 def _seen(
     layout: AttentionArrays, window: int | None, first_key: int
-) -> list[tuple[int, torch.Tensor]]:
+) -> Iterator[tuple[int, torch.Tensor]]:
     """Each row of the step with the slots of the keys that it sees."""
     work = layout.work[window]
     parts, _, prompts = work.counts.tolist()
-    found = []
+    size, page_ids = layout.page_size, layout.page_ids.numpy().astype(np.int64)
+    path_slots = layout.path_slots.numpy()
+
+    def slots(page: int, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        return page_ids[page + keys // size] * size + keys % size
+
+    def seen(end: int) -> NDArray[np.int64]:
+        return np.arange(max(first_key, 0 if window is None else end - window), end)
+
     for nodes, row, _, end, page, _, own, path in work.part_items[:parts].tolist():
         # The tail of a row says where its pages and its path are; other items are parts of prefixes.
         if nodes == 0:
-            seen = torch.arange(max(first_key, 0 if window is None else end - window), end)
-            before = _slots(layout, page, seen[seen < own])
-            on_path = layout.path_slots[path + seen[seen >= own] - own].long()
-            found.append((row, torch.cat([before, on_path])))
+            keys = seen(end)
+            before, on_path = (
+                slots(page, keys[keys < own]),
+                path_slots[path + keys[keys >= own] - own],
+            )
+            yield row, torch.from_numpy(np.concatenate([before, on_path.astype(np.int64)]))
     for nodes, row, _, _, page, position, _, _ in work.prompt_items[:prompts].tolist():
         for node in range(nodes):
-            end = position + node + 1
-            seen = torch.arange(max(first_key, 0 if window is None else end - window), end)
-            found.append((row + node, _slots(layout, page, seen)))
-    return found
-
-
-def _slots(layout: AttentionArrays, page: int, keys: torch.Tensor) -> torch.Tensor:
-    size = layout.page_size
-    return layout.page_ids[page + keys // size].long() * size + keys % size
+            yield row + node, torch.from_numpy(slots(page, seen(position + node + 1)))
 
 
 def root_work(
