@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spectrie.model import Runner
@@ -22,6 +22,9 @@ def drafts_of(runner: Runner) -> Any:
 
 def likeliest(runner: Runner, plan: StepPlan) -> StepResult:
     """Computes a step as plain greedy requests are served."""
+    if not runner.launches:
+        result = runner.step(plan)
+        return replace(result, tokens=result.logits.argmax(dim=-1).int().numpy())
     return runner.launch(plan, Wanted.LIKELIEST).wait()
 
 
@@ -48,9 +51,16 @@ class Followed:
 
     @classmethod
     def of(
-        cls, runner: Runner, prompt: Sequence[int], right: int, pages: Sequence[int], seat: int
+        cls,
+        runner: Runner,
+        prompt: Sequence[int],
+        right: int,
+        pages: Sequence[int],
+        seat: int,
+        elsewhere: Runner | None = None,
     ) -> Followed:
-        """Computes all of a prompt but its last tokens, and asks the model what it goes on with."""
+        """Computes all of a prompt but its last tokens, and asks the model, or the same one `elsewhere`, what it goes
+        on with."""
         request, most = Request(runner, pages, seat=seat), runner.max_batch_rows
         one = cls(request, prompt, right, [], max(1, len(prompt) - max(1, most // 20)))
         for first in range(0, one.computed, most):
@@ -60,11 +70,17 @@ class Followed:
         request.moves.append((len(chunk) - 1, one.kept))
         result = likeliest(runner, request.chunk(prompt[one.computed :]))
         request.commit(0, len(prompt) - one.computed)
-        for _ in range(right + 2):
-            assert result.tokens is not None
-            one.truth.append(int(result.tokens[-1]))
+        assert result.tokens is not None
+        one.truth.append(int(result.tokens[-1]))
+        if elsewhere is not None:
+            runner, request = elsewhere, Request(elsewhere, pages)
+            runner.step(request.chunk(prompt))
+            request.commit(0, len(prompt))
+        while len(one.truth) < right + 2:
             result = likeliest(runner, request.chunk(one.truth[-1:]))
             request.commit(0, 1)
+            assert result.tokens is not None
+            one.truth.append(int(result.tokens[-1]))
         one.rewind()
         return one
 
