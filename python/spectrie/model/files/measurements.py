@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ from spectrie.errors import ModelError
 from spectrie.model.files.store import cache_folder
 
 __all__ = ["Measurements", "open_measurements"]
+
+_ROUGH = "while busy: "
+_ROUGH_S = 3600.0
+"""How long a rough result will do: a machine that is busy for days is not as busy all the time."""
 
 
 class Measurements:
@@ -24,24 +29,38 @@ class Measurements:
         if path is not None:
             self._answers = _load(path)
 
-    def get(self, key: str) -> Any | None:
-        """Returns the value stored under `key`, or None."""
-        return self._answers.get(key)
+    def get(self, key: str, *, is_busy: bool = False) -> Any | None:
+        """Returns the value stored under `key`, or None.
+
+        Args:
+            key: Name of the measurement.
+            is_busy: Whether a rough one of the last hour will do, as another one would be no better now.
+        """
+        found = self._answers.get(key)
+        if found is not None or not is_busy:
+            return found
+        rough = self._answers.get(_ROUGH + key)
+        if not isinstance(rough, dict) or not isinstance(rough.get("unix_s"), float):
+            return None
+        return rough.get("answer") if 0 <= time.time() - rough["unix_s"] < _ROUGH_S else None
 
     def items(self, prefix: str) -> list[tuple[str, Any]]:
         """Returns every key that begins with `prefix`, with its value."""
         return [(key, value) for key, value in self._answers.items() if key.startswith(prefix)]
 
-    def put(self, key: str, answer: Any, *, on_disk: bool = True) -> None:
+    def put(self, key: str, answer: Any, *, is_rough: bool = False) -> None:
         """Stores a JSON value; replaces the file atomically.
 
         Args:
             key: Name of the measurement.
             answer: Its result.
-            on_disk: Whether it outlives this process.
+            is_rough: Whether it was measured while other processes kept the machine busy.
         """
-        self._answers[key] = answer
-        if self._path is None or not on_disk:
+        if is_rough:
+            self._answers[_ROUGH + key] = {"unix_s": time.time(), "answer": answer}
+        else:
+            self._answers[key] = answer
+        if self._path is None:
             return
         # Another process may have added answers since.
         self._answers = _load(self._path) | self._answers

@@ -175,22 +175,22 @@ class Drafting:
     ) -> DraftCosts:
         """Measures levels and upkeep, or what it takes to make keys, each behind a forward of the model.
 
-        Takes about as long as 60 forwards. The result is kept on disk unless other processes keep the
-        machine busy. Overwrites the cache's first pages: call it before serving.
+        Takes about as long as 60 forwards. The result is kept as that of `CostTimer.forwards`. Overwrites
+        the cache's first pages: call it before serving.
         """
         # Two levels of one row, or the one level that there is room for.
         rows = [n for n in _ROWS if n <= self._drafts.max_rows // 2] or [1]
         has_later = self._drafts.max_rows > 1
         kind = f"draft costs {rows}" if has_later else "draft cost of one row"
         key = f"{kind}, entries wait, threads{threads} {self._digest} {self._info.arithmetic}"
-        stored = measurements.get(f"{key} on {machine.cpu_class()}")
+        busy = machine.is_busy()
+        stored = measurements.get(f"{key} on {machine.cpu_class()}", is_busy=busy)
         n = len(rows)
         if isinstance(stored, list) and len(stored) in (2 * n + 1, 3 * n + 1):
             times = [float(value) for value in stored]
             first, later, fills = times[:n], times[n : 2 * n], times[2 * n + 1 :]
             if bool(fills) != self._needs_features:
                 return DraftCosts(rows, first, later, times[2 * n], fills)
-        busy = machine.is_busy()
         timer = _Timer(self._drafts, self._info, step)
         both = [timer.levels(n, has_later=has_later) for n in rows]
         first = _ascending([one for one, _ in both])
@@ -201,7 +201,7 @@ class Drafting:
         else:
             fills = _ascending([timer.keys(n) for n in rows])
         stored = [*first, *later, upkeep, *fills]
-        measurements.put(f"{key} on {machine.cpu_class()}", stored, on_disk=not busy)
+        measurements.put(f"{key} on {machine.cpu_class()}", stored, is_rough=busy)
         return DraftCosts(rows, first, later, upkeep, fills)
 
 

@@ -307,22 +307,22 @@ class Runner:
     def choose_threads(self, num_cores: int) -> None:
         """Measures and sets the fastest thread count for one row and for eight.
 
-        Overwrites the cache's first pages: call it before serving. The result is kept on disk, unless
-        other processes keep the machine busy.
+        Overwrites the cache's first pages: call it before serving. The result is kept as that of
+        `CostTimer.forwards`.
         """
         key = f"threads of {num_cores}{self._costs.ranks} {self.info.arithmetic} on {machine.cpu_class()}"
-        fastest = self._measurements.get(key)
+        busy = machine.is_busy()
+        fastest = self._measurements.get(key, is_busy=busy)
         if not isinstance(fastest, int) or not 1 <= fastest <= num_cores:
             counts = sorted({1, num_cores, *(1 << i for i in range(num_cores.bit_length()))})
             counts = [count for count in counts if count <= num_cores]
             times = {}
-            busy = machine.is_busy()
             for count in counts:
                 self.set_threads(count)
                 one, eight = (self._costs.time(n, _THREAD_SECONDS / 2) for n in (1, 8))
                 times[count] = 2 * one + eight
             fastest = min(counts, key=lambda count: times[count])
-            self._measurements.put(key, fastest, on_disk=not busy)
+            self._measurements.put(key, fastest, is_rough=busy)
         self.set_threads(fastest)
 
     def warm_up(self) -> None:
