@@ -1365,7 +1365,16 @@ class CpuWeights:
     def set_ends(
         self, *, embedding: tuple[int, str, int] | None, final_norm: NDArray[np.float32], head: Any
     ) -> None:
-        """Packs the head; without an `embedding` its rows are the token vectors.
+        """Packs the head; without an `embedding` the whole head's rows are the token vectors.
+
+        Raises:
+            ValueError: As `add_layers`.
+        """
+    def set_whole_head(self, head: Any) -> None:
+        """Packs the head of all tokens, which drafters read beside one rank's part of it.
+
+        Args:
+            head: A product, as of `add_layers`.
 
         Raises:
             ValueError: As `add_layers`.
@@ -1384,8 +1393,8 @@ class CpuDecoder:
         part: Of one rank among several: first, number and total of its columns as `attended`,
             `hidden`, `gated`, `expert` and `vocabulary`, and `gather`, called in a forward with what
             to gather (0 to 4 in that order), the address of rows, and how many; it fills in the
-            columns that are not this rank's. Heads are this rank's; the embedding is then a table of
-            its own.
+            columns that are not this rank's. Heads are this rank's; the embedding is a table of
+            its own, unless this rank has the whole head.
 
     Raises:
         ValueError: Sizes that do not fit, or no memory for the cache.

@@ -38,6 +38,9 @@ class ScriptedEngine:
     next_plan: int = 0
     greedy: list[bool] = field(default_factory=list)
 
+    def draft_plan(self, now_s: float) -> SimpleNamespace | None:
+        return SimpleNamespace(drafter=0) if self.queued else None
+
     def plan(self, now_s: float) -> SimpleNamespace | None:
         if self.queued == 0:
             return None
@@ -69,14 +72,19 @@ class Harness:
     """A loop over a scripted engine; `deliveries` are awaited one by one."""
 
     def __init__(
-        self, step: Callable[[Any], StepResult], idle: Callable[[], bool] = lambda: False
+        self,
+        step: Callable[[Any], StepResult],
+        idle: Callable[[], bool] = lambda: False,
+        draft: Callable[[Any], Any] | None = None,
     ) -> None:
         self.engine = ScriptedEngine()
         self.delivered: list[Any] = []
         self.arrived = threading.Semaphore(0)
         self.death: list[BaseException] = []
         self.died = threading.Event()
-        runner = SimpleNamespace(step=step, device_shape=None, native=None, drafts=False)
+        runner = SimpleNamespace(
+            step=step, device_shape=None, native=None, draft=draft, drafts=draft is not None
+        )
         prepared: Any = (self.engine, runner)
         self.loop = StepLoop(lambda: prepared, self._deliver, self._die, idle)
         self.loop.start()
@@ -225,6 +233,17 @@ def test_a_lost_rank_ends_the_loop_at_once(start: Any) -> None:
     assert isinstance(harness.death[0], RankLost)
     assert harness.engine.next_plan == 1
     assert harness.engine.failed == []
+
+
+def test_a_rank_that_is_lost_while_drafts_are_made_ends_the_loop_at_once(start: Any) -> None:
+    def draft(level: Any) -> Any:
+        raise RankLost("another rank is gone")
+
+    harness = start(one_row, lambda: False, draft)
+    harness.queue(3)
+    assert harness.died.wait(WAIT_S)
+    assert isinstance(harness.death[0], RankLost)
+    assert harness.engine.committed == []
 
 
 def test_broken_engine_ends_the_loop(start: Any) -> None:

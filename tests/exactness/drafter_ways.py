@@ -34,6 +34,7 @@ __all__ = [
     "FIXED",
     "FORMS",
     "FULL",
+    "ON_RANKS",
     "RULED",
     "SEVERAL",
     "Ask",
@@ -108,6 +109,7 @@ class Way:
         threads: Threads of a forward.
         memory: Whether text of other requests is drafted from: `kept` or `none`, which leaves more to drafters.
         speculation: How draft trees are grown, as of the engine.
+        tensor_parallel: Ranks that share the model.
     """
 
     kind: str
@@ -120,10 +122,12 @@ class Way:
     threads: int
     memory: str
     speculation: str = "auto"
+    tensor_parallel: int = 1
 
     def __str__(self) -> str:
-        values = [str(value) for value in dataclasses.astuple(self)]
-        return "-".join(values[:-1] if self.speculation == "auto" else values)
+        *values, speculation, ranks = [str(value) for value in dataclasses.astuple(self)]
+        others = [speculation] * (speculation != "auto") + [f"ranks{ranks}"] * (ranks != "1")
+        return "-".join([*values, *others])
 
 
 COVERING = [Way(**row) for row in cover(DIMENSIONS)]
@@ -178,6 +182,13 @@ SEVERAL += [
     dataclasses.replace(SEVERAL[1], kind="model+eagle3", speculation="chain"),
     dataclasses.replace(SEVERAL[0], kind="mtp+dflash", speculation="tiers"),
 ]
+
+
+ON_RANKS = [
+    dataclasses.replace(way, kind=kind, loop="python", memory="none", threads=1, tensor_parallel=2)
+    for way, kind in ((SEVERAL[0], "itself"), (SEVERAL[1], "eagle3+mtp+dflash2+model"))
+]
+"""Drafters on the first of two ranks: with pages lost again and again, and with all room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +285,7 @@ def run(model: Path, drafters: Sequence[Path], way: Way, chosen: Sequence[Ask]) 
                 max_running=way.max_running,
                 chunk_tokens=way.chunk_tokens,
                 threads=way.threads,
+                tensor_parallel=way.tensor_parallel,
                 num_pages=way.num_pages,
                 max_context=MAX_CONTEXT,
                 memory_bytes=64 << 20 if way.memory == "kept" else 0,

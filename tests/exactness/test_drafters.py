@@ -13,6 +13,7 @@ import pytest
 from spectrie._core import Request
 from spectrie._proto import worker_pb2
 from spectrie.model import load_runner
+from tests.cores import require_cores
 from tests.engine.running import RunningLoop
 from tests.exactness.comparison import same
 from tests.exactness.drafter_ways import (
@@ -22,6 +23,7 @@ from tests.exactness.drafter_ways import (
     FIXED,
     FORMS,
     FULL,
+    ON_RANKS,
     SEVERAL,
     Found,
     Way,
@@ -139,6 +141,15 @@ def test_answers_are_those_of_plain_decoding_in_modes_that_always_ask(
     check(found, way, reference(way.dtype))
     if way.speculation != "tiers":
         assert set(found.accepted) <= {"head", "draft_model"}
+
+
+@pytest.mark.parametrize("way", ON_RANKS, ids=str)
+def test_answers_are_those_of_plain_decoding_on_two_ranks(
+    way: Way, model: Path, drafters: dict[str, Path], reference: Reference
+) -> None:
+    require_cores(2)
+    together = [drafters[kind] for kind in way.kind.split("+")]
+    check(run(model, together, way, asks()), way, reference(way.dtype))
 
 
 @pytest.mark.parametrize("way", SEVERAL, ids=str)

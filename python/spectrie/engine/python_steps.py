@@ -152,6 +152,8 @@ class PythonSteps:
                 self._engine.draft_results(
                     answers.ids, answers.probabilities, answers.scored, elapsed_ms
                 )
+            except RankLost:
+                raise
             except Exception as error:
                 self._runner.drop_drafter(level.drafter)
                 self._drafts = self._runner.drafts

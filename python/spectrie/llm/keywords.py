@@ -24,9 +24,9 @@ class EngineKeywords(TypedDict, total=False):
             head that ships, such as smollm2-135m-eagle3; a model of the same tokenizer, named as
             MODEL is; mtp: the layer for multi-token prediction in the model's own folder; auto:
             that layer, else the head that ships for exactly these weights, else none; off: none;
-            repeat for up to four. In one process per worker; on a GPU one alone. Tokens do not
-            depend on it. Of several, a step asks the one that is worth most; modes tiers, eagle2
-            and chain ask the first.
+            repeat for up to four. On a CPU, or on one GPU, there one alone. Tokens do not depend on
+            it. Of several, a step asks the one that is worth most; modes tiers, eagle2 and chain
+            ask the first.
         threads: Threads per worker, or per rank of a worker. 1 or more. None: measured once.
         tensor_parallel: Processes (on GPUs: devices) that share the model of each worker; tokens do
             not depend on it. 1 or more processes.

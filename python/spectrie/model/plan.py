@@ -181,6 +181,33 @@ class StepPlan:
         )
 
     @classmethod
+    def of_moves(cls, sources: Int32, destinations: Int32) -> StepPlan:
+        """Returns a plan without rows, whose forward copies slots and computes nothing.
+
+        Args:
+            sources: int32 [M], slots.
+            destinations: int32 [M], slots.
+        """
+        none = np.zeros(0, dtype=np.int32)
+        return cls(
+            row_token=none,
+            row_position=none,
+            row_slot=none,
+            row_parent=none,
+            row_ancestors=np.zeros(0, dtype=np.int64),
+            request_row_start=none,
+            request_row_count=none,
+            request_kv_len=none,
+            request_kind=none,
+            page_indptr=np.zeros(1, dtype=np.int32),
+            page_ids=none,
+            sample_rows=none,
+            top_rows=none,
+            kv_move_src=sources,
+            kv_move_dst=destinations,
+        )
+
+    @classmethod
     def joined(cls, plans: Sequence[StepPlan]) -> StepPlan:
         """Concatenates plans into one, with their requests in order."""
         starts = np.cumsum([0] + [len(plan.row_token) for plan in plans]).tolist()

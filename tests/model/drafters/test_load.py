@@ -13,8 +13,10 @@ from spectrie.errors import ConfigError, ModelError
 from spectrie.model import load_runner
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.drafters import Drafter, Target, read_drafter
+from spectrie.model.files.measurements import Measurements
 from spectrie.model.files.tensors import as_tensor
 from spectrie.model.files.weights import Weights
+from spectrie.model.runner.drafter_loading import chosen_drafters
 from tests.model.drafters.heads import CONFIG, HIDDEN, TAPS, VOCABULARY, head_tensors, write_head
 from tests.model.drafters.session import Request, draft_path, feed, same
 from tests.model.drafters.test_eagle3 import answered, load
@@ -143,8 +145,8 @@ def test_tensors_that_do_not_fit_are_refused(tiny: Path, tmp_path: Path) -> None
 
 def test_a_drafter_is_refused_where_it_cannot_run(tiny: Path, tmp_path: Path) -> None:
     head = write_head(tmp_path)
-    with pytest.raises(ConfigError, match=r"drafters run in one process.* 2 processes"):
-        load_runner(tiny, num_pages=8, drafter=head, tensor_parallel=2)
+    with pytest.raises(ConfigError, match=r"drafters run on a CPU or on one GPU.* on 2 GPUs"):
+        chosen_drafters([str(head)], tiny, "cuda", 2, Measurements(None))
     with pytest.raises(ModelError, match="cannot read the drafter"):
         load_runner(tiny, num_pages=8, drafter=tmp_path / "nothing")
 

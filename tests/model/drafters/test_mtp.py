@@ -95,13 +95,13 @@ def test_auto_takes_the_layer_if_there_is_one_that_can_run(tiny: Path, tmp_path:
     none = Measurements(None)
     assert chosen_drafters(["auto"], own, "cpu", 1, none)[0].folder == own
     assert chosen_drafters(["auto"], own, "cuda", 1, none)[0].folder == own
-    for device in ("cpu", "cuda"):
-        (choice,) = chosen_drafters(["auto"], own, device, 2, none)
-        assert choice.folder is None
-        assert choice.why_none == (
-            "the model's layer for multi-token prediction runs in one process, and this model runs in "
-            "2 processes"
-        )
+    assert chosen_drafters(["auto"], own, "cpu", 2, none)[0].folder == own
+    (choice,) = chosen_drafters(["auto"], own, "cuda", 2, none)
+    assert choice.folder is None
+    assert choice.why_none == (
+        "the model's layer for multi-token prediction runs on a CPU or on one GPU with Triton, and this "
+        "model runs on 2 GPUs"
+    )
     more = {"model.layers.3.mlp.gate.weight": torch.ones(4, HIDDEN)}
     save_model(deep, "deepseek", more)
     lines: list[str] = []
@@ -117,8 +117,10 @@ def test_a_layer_that_is_asked_for_must_be_there_and_run(tiny: Path, tmp_path: P
     with pytest.raises(ModelError, match="has no layer for multi-token prediction"):
         load_runner(tiny, num_pages=8, drafter="mtp")
     save_model(tmp_path, "mimo")
-    with pytest.raises(ConfigError, match="drafter is 'mtp', but drafters run in one process"):
-        load_runner(tmp_path, num_pages=8, drafter="mtp", tensor_parallel=2)
+    with pytest.raises(
+        ConfigError, match="drafter is 'mtp', but drafters run on a CPU or on one GPU"
+    ):
+        chosen_drafters(["mtp"], tmp_path, "cuda", 2, Measurements(None))
 
 
 MISSING: dict[str, tuple[str, str, str]] = {

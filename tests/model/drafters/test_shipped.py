@@ -162,8 +162,7 @@ def test_an_unknown_name_is_refused_with_what_ships(model: Path, heads: Path) ->
     ("device", "ranks", "where"),
     [
         ("cuda", 1, "runs on a GPU without the compiler of its kernels, Triton"),
-        ("cuda", 2, "runs in 2 processes"),
-        ("cpu", 2, "runs in 2 processes"),
+        ("cuda", 2, "runs on 2 GPUs"),
     ],
 )
 def test_where_no_drafter_runs_auto_says_so_and_a_name_is_refused(
@@ -177,17 +176,16 @@ def test_where_no_drafter_runs_auto_says_so_and_a_name_is_refused(
     monkeypatch.setattr("spectrie.model.gpu.compiler", lambda: None)
     (choice,) = chosen_drafters(["auto"], model, device, ranks, Measurements(None))
     assert choice.folder is None
-    assert f"the head {NAME} that ships for it runs in one process" in str(choice.why_none)
+    assert f"the head {NAME} that ships for it runs on a CPU or on one GPU" in str(choice.why_none)
     assert str(choice.why_none).endswith(where)
-    with pytest.raises(ConfigError, match=f"drafter is '{NAME}', but drafters run in one process"):
+    with pytest.raises(ConfigError, match=f"drafter is '{NAME}', but drafters run on a CPU or"):
         chosen_drafters([NAME], model, device, ranks, Measurements(None))
 
 
-def test_auto_serves_on_several_ranks_without_the_head(model: Path, head: Path) -> None:
+def test_auto_takes_the_head_on_several_ranks_too(model: Path, head: Path) -> None:
     runner = load(model, tensor_parallel=2, device="cpu")
     try:
-        assert runner.drafter is None
-        assert str(runner.why_no_drafter).endswith("this model runs in 2 processes")
+        assert runner.drafter is not None and runner.drafter.name == NAME
     finally:
         runner.close()
 

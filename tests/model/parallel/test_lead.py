@@ -94,12 +94,17 @@ class Group:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self.sent: list[Message] = []
+        self.is_lost = False
 
     def watch(self, check: Callable[[], None]) -> None:
         """See `Group`."""
 
     def send(self, message: Message) -> None:
         """See `Group`."""
+        if self.is_lost:
+            raise RankLost("rank 1 is gone")
+        self.sent.append(message)
 
     def wait(self, check: Callable[[], None]) -> None:
         """See `Group`."""
@@ -155,3 +160,20 @@ def test_where_a_rank_is_lost_nothing_is_read(tiny: Path) -> None:
         decoder.forward(plan)
     assert stream.waits
     assert stream.read == []
+
+
+def test_the_other_ranks_copy_the_slots_that_drafters_had_copied(tiny: Path) -> None:
+    decoder = lead(tiny, Stream(), lost=False)
+    group: Any = decoder._group
+    none, slots = np.zeros(0, np.int32), np.array([[17, 4], [1, 2]], np.int32)
+    decoder.follow(none, none)
+    assert group.sent == []
+    decoder.follow(*slots)
+    (message,) = group.sent
+    sent = Message.read(message.header(8), message.body()).plan
+    assert sent is not None
+    assert (sent.kv_move_src.tolist(), sent.kv_move_dst.tolist()) == ([17, 4], [1, 2])
+    assert len(sent.row_token) == len(sent.request_kv_len) == 0
+    group.is_lost = True
+    with pytest.raises(RankLost, match=r"rank 1 is gone; rank 1 \(process 7\) ended"):
+        decoder.follow(*slots)

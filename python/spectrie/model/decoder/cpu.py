@@ -51,6 +51,7 @@ class CpuWeights:
         threads: int,
         report: Callable[[str], None],
         split: Split | None = None,
+        whole_head: bool = False,
     ) -> None:
         """Packs the weights, or the part of them in `split`.
 
@@ -61,6 +62,7 @@ class CpuWeights:
             threads: Threads that pack.
             report: Receives one line per stage.
             split: One rank's part; None for the whole model.
+            whole_head: Whether the head of all tokens is packed beside this part's, for drafters.
 
         Raises:
             ModelError: A tensor is missing or has another shape.
@@ -82,13 +84,17 @@ class CpuWeights:
         shape = (config.vocabulary_size, config.hidden_size)
         tokens = split.vocabulary.columns if split else slice(None)
         # A part of a tied head lacks the other parts' tokens.
-        shared = config.tied_head and split is None
-        head = reader.tensor(EMBEDDING if config.tied_head else HEAD, shape, tokens)
+        shared = config.tied_head and (split is None or whole_head)
+        name = EMBEDDING if config.tied_head else HEAD
+        head = reader.tensor(name, shape, tokens)
         self.core.set_ends(
             embedding=None if shared else reader.tensor(EMBEDDING, shape),
             final_norm=_vector(weights, FINAL_NORM, config.hidden_size),
             head=Product([head], None, config.hidden_size),
         )
+        if split is not None and whole_head:
+            whole = Product([reader.tensor(name, shape)], None, config.hidden_size)
+            self.core.set_whole_head(whole)
 
 
 class _Part:
@@ -170,6 +176,11 @@ class CpuDecoder:
             threads=threads,
             part=None if partition is None else _Part(partition, weights.itemsize),
         )
+
+    @property
+    def core(self) -> _core.CpuDecoder:
+        """The core's decoder, of this rank."""
+        return self._core
 
     @property
     def native(self) -> _core.CpuDecoder | None:

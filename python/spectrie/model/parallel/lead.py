@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from spectrie.errors import RankLost
 from spectrie.model.parallel.group import Group
 from spectrie.model.parallel.message import Command, Message
 from spectrie.model.parallel.ranks import Ranks
-from spectrie.model.plan import PlanArrays, RankForward, StepResult
+from spectrie.model.plan import Int32, PlanArrays, RankForward, StepPlan, StepResult
 
 __all__ = ["LeadDecoder"]
 
@@ -29,12 +32,33 @@ class LeadDecoder:
             ValueError: The plan is inconsistent, or exceeds the cache or the vocabulary.
             RankLost: A rank ended or does not respond; no further forward is possible.
         """
-        try:
+        with self._losses():
             self._group.send(Message(Command.STEP, plan=plan))
             read = self._decoder.begin(plan)
             # Before anything is read: that would wait for ever behind a rank that is gone.
             self._group.wait(self._ranks.check)
             return read()
+
+    def follow(self, sources: Int32, destinations: Int32) -> None:
+        """Has the other ranks copy slots that rank 0 has copied for its drafters: the forward that comes next does
+        not repeat it.
+
+        Args:
+            sources: int32 [M], slots.
+            destinations: int32 [M], slots.
+
+        Raises:
+            RankLost: A rank ended or does not respond; no further forward is possible.
+        """
+        if len(sources):
+            moves = StepPlan.of_moves(sources, destinations)
+            with self._losses():
+                self._group.send(Message(Command.STEP, plan=moves))
+
+    @contextmanager
+    def _losses(self) -> Iterator[None]:
+        try:
+            yield
         except RankLost as error:
             self._lost = True
             raise RankLost(f"{error}; {self._ranks.describe()}") from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from spectrie.errors import ConfigError
 from spectrie.model.config.model_config import ModelConfig
 
-__all__ = ["Share", "Split"]
+__all__ = ["Share", "Split", "with_all_heads"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,12 @@ class Split:
     def local(self, config: ModelConfig) -> ModelConfig:
         """Returns the model's configuration with this rank's heads only."""
         return replace(config, num_heads=self.heads.count, num_kv_heads=self.kv_heads.count)
+
+
+def with_all_heads(config: ModelConfig, size: int) -> ModelConfig:
+    """Returns `config` with as many key-value heads as the caches of all ranks hold together."""
+    heads = sum(Split.of(config, rank, size).kv_heads.count for rank in range(size))
+    return replace(config, num_kv_heads=heads)
 
 
 def _kv_heads(config: ModelConfig, rank: int, size: int) -> Share:

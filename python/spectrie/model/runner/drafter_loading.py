@@ -71,7 +71,7 @@ def chosen_drafters(
         measurements: Keeps hashes.
 
     Raises:
-        ConfigError: A drafter is named where none can run: on several ranks, or on a GPU without Triton; or there are
+        ConfigError: A drafter is named where none can run: on several GPUs, or on one without Triton; or there are
             too many (a GPU runs one), or others beside `off`.
         ModelError: The model cannot be read, lacks the layer that is named, or there is no such drafter.
     """
@@ -86,8 +86,8 @@ def chosen_drafters(
             f"{len(names)} drafters are named: {', '.join(names)}; allowed: up to {_core.MAX_DRAFTERS}"
         )
     where = None
-    if ranks > 1:
-        where = f"runs in {ranks} processes"
+    if device != "cpu" and ranks > 1:
+        where = f"runs on {ranks} GPUs"
     elif device != "cpu" and gpu.compiler() is None:
         where = "runs on a GPU without the compiler of its kernels, Triton"
     choices: dict[Path | None, DrafterChoice] = {}
@@ -118,8 +118,8 @@ def _chosen(
         return _found(folder, where, measurements)
     if where is not None:
         raise ConfigError(
-            f"drafter is {name!r}, but drafters run in one process, and this model {where}: choose drafter "
-            "'off', or device 'cpu' with tensor_parallel 1"
+            f"drafter is {name!r}, but drafters run on a CPU or on one GPU with Triton, and this model {where}: "
+            "choose drafter 'off', or device 'cpu'"
         )
     if name != "mtp":
         return DrafterChoice(_named(name))
@@ -131,7 +131,7 @@ def _chosen(
 
 
 def found_drafter(folder: Path) -> DrafterChoice:
-    """Returns what `auto` means for a model in one process.
+    """Returns what `auto` means for a model on a CPU or one GPU.
 
     Args:
         folder: The model.
@@ -153,7 +153,7 @@ def _found(folder: Path, where: str | None, measurements: Measurements) -> Draft
             return DrafterChoice(None, False, "; ".join([why, *head.damaged]))
         found, what = head.folder, f"the head {head.folder.name} that ships for it"
     if where is not None:
-        why = f"{what} runs in one process, and this model {where}"
+        why = f"{what} runs on a CPU or on one GPU with Triton, and this model {where}"
         return DrafterChoice(None, False, why)
     return DrafterChoice(found, False)
 
@@ -314,8 +314,6 @@ class DrafterLoading:
             name = _other_than(names, choice.folder.name)
             try:
                 drafts = _drafts_of(found, drafter, info)
-                if drafts is None:
-                    continue
                 digest = model_hash(choice.folder, measurements)
                 one = Drafting(drafts, drafter, info, name=name, digest=digest)
             except ValueError as error:
@@ -337,14 +335,12 @@ class DrafterLoading:
         self._report(f"without the drafter{name}: {error}")
 
 
-def _drafts_of(found: CpuDecoder | Drafts, drafter: Drafter, info: RunnerInfo) -> Drafts | None:
-    """A drafter beside its decoder, or as it stands there already; None beside one of several ranks."""
+def _drafts_of(found: CpuDecoder | Drafts, drafter: Drafter, info: RunnerInfo) -> Drafts:
+    """A drafter beside its decoder, or as it stands there already."""
     if not isinstance(found, CpuDecoder):
         return found
-    if found.native is None:
-        return None
     return CpuDrafts(
-        found.native, drafter, max_context=info.max_context, max_rows=info.max_batch_rows
+        found.core, drafter, max_context=info.max_context, max_rows=info.max_batch_rows
     )
 
 

@@ -21,7 +21,7 @@ from spectrie.model.files.arrays import ITEM_SIZES
 from spectrie.model.files.fingerprint import KERNEL_VERSION, model_hash
 from spectrie.model.files.measurements import Measurements, open_measurements
 from spectrie.model.files.opening import open_weights
-from spectrie.model.parallel.split import Split
+from spectrie.model.parallel.split import Split, with_all_heads
 from spectrie.model.plan import TREE_ROWS
 from spectrie.model.runner.bigram_prefix import bigram_prefix_of
 from spectrie.model.runner.choices import chosen_arithmetic, chosen_device, chosen_dtype
@@ -43,7 +43,7 @@ __all__ = ["LoadOptions", "Loaded", "assemble", "load"]
 class LoadOptions:
     """Options that must be equal on every rank of a model; see `spectrie.model.load_runner`. With an
     arithmetic that is `exact` or `fast`, `why_fast` says why it is not the first, if none was asked for by
-    name. Several ranks have no drafter."""
+    name. Rank 0 alone has drafters."""
 
     folder: Path
     dtype: str
@@ -219,7 +219,9 @@ def _load_ranks(
             loaded.threads,
             lead.close,
             lead.check,
-            why_no_drafter=loaded.why_no_drafter,
+            loaded.drafting,
+            loaded.why_no_drafter,
+            lambda level: lead.follow(level.kv_move_src, level.kv_move_dst),
         )
         return runner, loaded
     except BaseException:
@@ -264,7 +266,13 @@ def assemble(
     parts: CpuWeights | GpuModel
     if on_cpu:
         parts = CpuWeights(
-            config, weights, dtype=options.dtype, threads=team, report=report, split=split
+            config,
+            weights,
+            dtype=options.dtype,
+            threads=team,
+            report=report,
+            split=split,
+            whole_head=any(choice.folder is not None for choice in options.drafters),
         )
     else:
         from spectrie.model.launch.gpu_model import GpuModel
@@ -297,7 +305,7 @@ def assemble(
 
     def sized(extra_page_bytes: int) -> CacheSize:
         return size_cache(
-            _with_all_heads(config, size),
+            with_all_heads(config, size),
             itemsize=itemsize,
             page_size=_core.CPU_PAGE_SIZE,
             num_pages=options.num_pages,
@@ -355,12 +363,6 @@ def _available_bytes(
         return machine.available_memory_bytes()
     # Each has a GPU of its own.
     return (parts.free_bytes() - drafters.taken(parts, rows)) * ranks
-
-
-def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:
-    """Returns `config` with as many key-value heads as the caches of all ranks hold together."""
-    heads = sum(Split.of(config, rank, size).kv_heads.count for rank in range(size))
-    return replace(config, num_kv_heads=heads)
 
 
 def _info(

@@ -44,6 +44,7 @@ class Runner:
         check: Callable[[], None] = lambda: None,
         drafting: Sequence[Drafting] = (),
         why_no_drafter: str | None = None,
+        drafted: Callable[[DraftPlan], None] = lambda plan: None,
     ) -> None:
         """Takes a decoder whose cache is empty.
 
@@ -56,6 +57,7 @@ class Runner:
             check: Raises the error of the next forward if it can be detected without one.
             drafting: Drafters beside the decoder.
             why_no_drafter: Why there is none, where none was named.
+            drafted: Told of every level that was answered.
         """
         self._decoder = decoder
         self._launcher = launcher_of(decoder)
@@ -65,6 +67,7 @@ class Runner:
         self._close = close
         self._check = check
         self._drafting = list(drafting)
+        self._drafted = drafted
         self._drafters: list[DrafterInfo] | None = None
         self.why_no_drafter = why_no_drafter
         """Why there is no drafter, where none was named and one was looked for."""
@@ -215,12 +218,15 @@ class Runner:
 
         Raises:
             ValueError: There is no drafter, or the plan is inconsistent or exceeds a limit.
+            RankLost: As `step`.
         """
         if not self._drafting:
             raise ValueError("this runner has no drafter")
         for one in self._drafting:
             if one.number == plan.drafter:
-                return one.draft(plan)
+                answers = one.draft(plan)
+                self._drafted(plan)
+                return answers
         raise ValueError(f"this runner has no drafter of number {plan.drafter}")
 
     def drop_drafter(self, drafter: int) -> None:

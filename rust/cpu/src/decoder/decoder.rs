@@ -34,6 +34,8 @@ pub struct DecoderParts<E: Dtype> {
     pub final_norm: Vec<f32>,
     /// Product from hidden to vocabulary.
     pub head: Linear<E>,
+    /// The head of the whole decoder, for drafters beside a part of it; `None` where `head` is that, or nobody drafts.
+    pub whole_head: Option<Linear<E>>,
     /// Geometry of the attention, one entry per layer.
     pub attention: AttentionConfig,
     /// Maximum rows of a batch.
@@ -73,6 +75,7 @@ pub struct Decoder<E: Dtype> {
     embedding: Embedding<E>,
     final_norm: Vec<f32>,
     head: Linear<E>,
+    whole_head: Option<Linear<E>>,
     attention: Attention<E>,
     split: Split,
     epsilon: f32,
@@ -104,7 +107,8 @@ impl<E: Dtype> Decoder<E> {
         let split = parts.split.unwrap_or_else(|| Split::whole(widths, tokens));
         let vocabulary = split.vocabulary.total;
         split.check(widths)?;
-        parts.embedding.check(&parts.head, vocabulary)?;
+        let whole_head = parts.whole_head.as_ref();
+        Target::new(&parts.embedding, &parts.head, whole_head).check(vocabulary)?;
         let mut sizes = vec![
             (
                 "layers of the attention",
@@ -123,6 +127,12 @@ impl<E: Dtype> Decoder<E> {
                 split.vocabulary.count,
             ),
         ];
+        if let Some(whole) = &parts.whole_head {
+            sizes.extend([
+                ("input of the whole head", whole.in_features(), hidden),
+                ("output of the whole head", whole.out_features(), vocabulary),
+            ]);
+        }
         for layer in &parts.layers {
             sizes.extend(layer.sizes(hidden, widths.qkv, &split));
         }
@@ -150,6 +160,7 @@ impl<E: Dtype> Decoder<E> {
             embedding: parts.embedding,
             final_norm: parts.final_norm,
             head: parts.head,
+            whole_head: parts.whole_head,
             split,
             max_rows: parts.max_rows,
             workspace: Workspace::new(widths),
@@ -206,13 +217,13 @@ impl<E: Dtype> Decoder<E> {
             self.logits.release(retained);
         }
         self.num_samples = step.sample_rows.len();
-        let (head, embedding) = (&self.head, &self.embedding);
-        let hidden = head.in_features();
+        let target = Target::new(&self.embedding, &self.head, self.whole_head.as_ref());
+        let hidden = self.head.in_features();
         let buffers = self.workspace.buffers(num_rows.min(BLOCK_ROWS));
         let attention = self.attention.pass(step.batch, num_rows.min(BLOCK_ROWS));
         let lm_head = LmHead {
             final_norm: &self.final_norm,
-            head,
+            head: &self.head,
             epsilon: self.epsilon,
             with_delta: !self.layers.is_empty(),
             split: &self.split,
@@ -234,7 +245,7 @@ impl<E: Dtype> Decoder<E> {
                 share_out(member, tokens.len(), 4, |row| {
                     // SAFETY: each row is taken once.
                     let to = unsafe { buffers.residual.part(row * hidden, hidden) };
-                    embedding.look_up(head, tokens[row] as usize, to);
+                    target.look_up(tokens[row] as usize, to);
                 });
                 member.barrier();
                 for (index, layer) in self.layers.iter().enumerate() {
@@ -253,7 +264,6 @@ impl<E: Dtype> Decoder<E> {
                 for (tapping, follower) in &tapped {
                     tapping.after_layers(member, buffers, rows.clone());
                     if let Some(follower) = follower {
-                        let target = Target { embedding, head };
                         follower.follow(member, rows.clone(), tapping.values, target);
                     }
                 }
@@ -265,10 +275,7 @@ impl<E: Dtype> Decoder<E> {
 
     /// What a drafter may read.
     pub(crate) fn target(&self) -> Target<'_, E> {
-        Target {
-            embedding: &self.embedding,
-            head: &self.head,
-        }
+        Target::new(&self.embedding, &self.head, self.whole_head.as_ref())
     }
 
     /// Performs a batch's cache moves alone.
@@ -286,9 +293,9 @@ impl<E: Dtype> Decoder<E> {
         self.attention.room()
     }
 
-    /// Whether this is one of several parts.
-    pub(crate) fn is_part(&self) -> bool {
-        self.split.exchange.is_some()
+    /// Whether drafters find the rows of all tokens here: not beside a part that has its own rows alone.
+    pub(crate) fn has_whole_head(&self) -> bool {
+        self.target().head.out_features() == self.vocabulary()
     }
 
     /// Room for the features of a batch, for [`Decoder::forward_tapped`] of this decoder.
@@ -327,6 +334,7 @@ impl<E: Dtype> Decoder<E> {
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
         layers
             + self.head.bytes()
+            + self.whole_head.as_ref().map_or(0, Linear::bytes)
             + self.embedding.bytes()
             + size_of_val(self.final_norm.as_slice())
             + self.workspace.bytes()

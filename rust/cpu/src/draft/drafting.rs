@@ -65,8 +65,12 @@ impl<E: Dtype> Drafting<E> {
                 allowed,
             })
         };
-        if decoder.is_part() {
-            return refuse("ranks of the decoder", 2, "1 with a drafter");
+        if !decoder.has_whole_head() {
+            return refuse(
+                "tokens of the head",
+                decoder.target().head.out_features(),
+                "all of the vocabulary beside a drafter: give a part the whole head",
+            );
         }
         if sizes.max_rows == 0 {
             return refuse("max_draft_rows", 0, "1 or more");

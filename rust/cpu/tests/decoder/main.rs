@@ -122,6 +122,7 @@ fn parts<E: Dtype>(kind: Kind) -> DecoderParts<E> {
         },
         final_norm: random.numbers(HIDDEN),
         head: linear(&mut random, HIDDEN, VOCABULARY),
+        whole_head: None,
         attention,
         max_rows: MAX_ROWS,
         split: None,
@@ -164,11 +165,27 @@ fn split_parts<E: Dtype>(kind: Kind, second: bool, exchange: Box<dyn Exchange>) 
             [range(gated), range(expert), range(hidden)],
         ),
     });
+    let layers = layers.collect();
+    let table = (kind != Kind::Tied).then(|| random.numbers(VOCABULARY * HIDDEN));
+    let final_norm = random.numbers(HIDDEN);
+    // Beside drafters, as on the first rank: there a tied table is the whole head's.
+    let whole_head = (kind != Kind::Plain && !second)
+        .then(|| linear(&mut Random(random.0), HIDDEN, VOCABULARY));
+    let embedding = match table {
+        Some(table) => Embedding::Table(table),
+        None if whole_head.is_some() => Embedding::Tied,
+        None => {
+            let weights: Vec<f32> = Random(random.0).numbers(HIDDEN * VOCABULARY);
+            let weights = weights.iter().map(|weight| E::from_f32(weight * 0.4));
+            Embedding::Table(weights.collect())
+        }
+    };
     DecoderParts {
-        layers: layers.collect(),
-        embedding: Embedding::Table(random.numbers(VOCABULARY * HIDDEN)),
-        final_norm: random.numbers(HIDDEN),
+        layers,
+        embedding,
+        final_norm,
         head: linear_of(&mut random, HIDDEN, VOCABULARY, &[range(vocabulary)]),
+        whole_head,
         attention,
         max_rows: MAX_ROWS,
         split: Some(Split {
@@ -251,7 +268,7 @@ fn check_split<E: Dtype>(kind: Kind) {
 
 #[test]
 fn two_parts_that_gather_give_the_bits_of_one_decoder() {
-    for kind in [Kind::Plain, Kind::Mixed] {
+    for kind in [Kind::Plain, Kind::Tied, Kind::Mixed] {
         check_split::<f32>(kind);
         check_split::<Bf16>(kind);
     }

@@ -70,6 +70,7 @@ fn decoder<E: Dtype>(tied: bool) -> Decoder<E> {
         },
         final_norm: random.numbers(HIDDEN),
         head: linear(&mut random, HIDDEN, VOCABULARY),
+        whole_head: None,
         attention,
         max_rows: 8,
         split: None,

@@ -209,10 +209,6 @@ impl CpuDecoder {
         max_rows: usize,
         seats: usize,
     ) -> PyResult<usize> {
-        if self.is_part() {
-            let message = "the decoder is one of several ranks, which have no drafter";
-            return Err(PyValueError::new_err(message));
-        }
         let attention = attention.config(self.num_pages)?;
         let sizes = DraftSizes { max_rows, seats };
         let mut inner = lock(&self.inner);

@@ -69,6 +69,7 @@ impl Packing<'_> {
 pub(super) struct Parts<E: Dtype> {
     layers: Vec<Layer<E>>,
     ends: Option<(Embedding<E>, Vec<f32>, Linear<E>)>,
+    whole_head: Option<Linear<E>>,
 }
 
 impl<E: Dtype> Parts<E> {
@@ -76,6 +77,7 @@ impl<E: Dtype> Parts<E> {
         Self {
             layers: Vec::new(),
             ends: None,
+            whole_head: None,
         }
     }
 
@@ -112,6 +114,16 @@ impl<E: Dtype> Parts<E> {
         Ok(())
     }
 
+    fn set_whole_head(
+        &mut self,
+        py: Python<'_>,
+        team: &Team,
+        head: &Product<'_>,
+    ) -> PyResult<()> {
+        self.whole_head = Some(Packing { py, team }.product(head)?);
+        Ok(())
+    }
+
     pub(super) fn build(
         self,
         attention: AttentionConfig,
@@ -128,6 +140,7 @@ impl<E: Dtype> Parts<E> {
             embedding,
             final_norm,
             head,
+            whole_head: self.whole_head,
             attention,
             max_rows,
             split,
@@ -203,6 +216,14 @@ impl CpuWeights {
         match lock(&self.parts).as_mut().ok_or_else(Self::taken)? {
             AnyParts::F32(parts) => parts.set_ends(py, team, embedding.as_ref(), norm, &head),
             AnyParts::Bf16(parts) => parts.set_ends(py, team, embedding.as_ref(), norm, &head),
+        }
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python
+    fn set_whole_head(&self, py: Python<'_>, head: Product<'_>) -> PyResult<()> {
+        match lock(&self.parts).as_mut().ok_or_else(Self::taken)? {
+            AnyParts::F32(parts) => parts.set_whole_head(py, &self.team, &head),
+            AnyParts::Bf16(parts) => parts.set_whole_head(py, &self.team, &head),
         }
     }
 }

@@ -37,7 +37,7 @@ rows! {
     /// in the model's own folder; auto: that layer, else the head that ships for exactly these weights, else none; off:
     /// none; repeat for up to four.
     ///
-    /// In one process per worker; on a GPU one alone. Tokens do not depend on it. Of several, a step asks the one that
+    /// On a CPU, or on one GPU, there one alone. Tokens do not depend on it. Of several, a step asks the one that
     /// is worth most; modes tiers, eagle2 and chain ask the first.
     drafter = Value::List(Vec::new()) => machine(Kind::Texts("PATH"))
         .flag("drafter", RUNNERS).shown("off");

@@ -70,7 +70,7 @@ pub(crate) fn look_up<E: Dtype>(
 ) {
     match table {
         Some(table) => widen(&table[token * to.len()..(token + 1) * to.len()], to),
-        None => run.target.embedding.look_up(run.target.head, token, to),
+        None => run.target.look_up(token, to),
     }
 }
 
