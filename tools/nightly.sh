@@ -36,8 +36,8 @@ install() {
 miri_short() {
   echo "==> Miri: threads that run a forward together, and what they write"
   "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --lib -- threads:: buffer::
-  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --test linear -- a_packed
-  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --test decoder -- small::two_threads_give_the_bits_of_one_in_bfloat16
+  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --test cpu -- linear::a_packed
+  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --test cpu -- small::two_threads_give_the_bits_of_one_in_bfloat16
   # The trie has no unsafe code: what is left to find in it are orders of memory.
   echo "==> Miri: readers beside writers, with weak memory"
   "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --test concurrency -- \
@@ -49,9 +49,9 @@ miri_long() {
   "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --lib -- \
     readers_beside_each_other
   echo "==> Miri: forwards in float32"
-  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --test decoder -- small::two_threads_give_the_bits_of_one_in_float32
+  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --test cpu -- small::two_threads_give_the_bits_of_one_in_float32
   echo "==> Miri: results of products"
-  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --test linear -- narrow_
+  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --test cpu -- linear::narrow_
 }
 
 thread_sanitizer() {

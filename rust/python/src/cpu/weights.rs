@@ -114,12 +114,7 @@ impl<E: Dtype> Parts<E> {
         Ok(())
     }
 
-    fn set_whole_head(
-        &mut self,
-        py: Python<'_>,
-        team: &Team,
-        head: &Product<'_>,
-    ) -> PyResult<()> {
+    fn set_whole_head(&mut self, py: Python<'_>, team: &Team, head: &Product<'_>) -> PyResult<()> {
         self.whole_head = Some(Packing { py, team }.product(head)?);
         Ok(())
     }

@@ -1,10 +1,7 @@
 //! Attention against a naive double-precision version, and the independence of its rows.
-#![allow(clippy::expect_used, unreachable_pub)] // test code fails by panicking; helpers are shared
 
-mod support;
-
+use crate::support::{Arrays, MAX_CONTEXT, NUM_PAGES, PLAIN, Random, Request, Shape, attend, slot};
 use spectrie_cpu::{Attention, Bf16, CpuError, Dtype, Team};
-use support::{Arrays, MAX_CONTEXT, NUM_PAGES, PLAIN, Random, Request, Shape, attend, slot};
 
 fn chunk(kv_len: usize, rows: usize, pages: &[i32]) -> Request {
     Request {

@@ -1,10 +1,7 @@
 //! Plans that contradict themselves are refused, each with the entry at fault.
-#![allow(clippy::expect_used, unreachable_pub)] // test code fails by panicking; helpers are shared
 
-mod support;
-
+use crate::support::{Arrays, MAX_CONTEXT, NUM_PAGES, Request};
 use spectrie_cpu::{Batch, CpuError};
-use support::{Arrays, MAX_CONTEXT, NUM_PAGES, Request};
 
 fn plan() -> Arrays {
     Arrays::new(&[

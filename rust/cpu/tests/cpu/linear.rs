@@ -1,10 +1,7 @@
 //! Matrix products: value, independence of rows, and equal bits on all instructions of one name.
-#![allow(clippy::expect_used, unreachable_pub)] // test code fails by panicking; helpers are shared
 
-mod support;
-
+use crate::support::Random;
 use spectrie_cpu::{Bf16, CpuError, Dtype, Isa, Linear, Team, arithmetic};
-use support::Random;
 
 /// in, out: whole and broken panels, steps and lanes, and inputs of several blocks.
 const SHAPES: [(usize, usize); 5] = [(37, 50), (64, 96), (1, 1), (576, 33), (1301, 16)];

@@ -1,18 +1,13 @@
 //! A whole forward on small random weights: its rows alone, in a batch and on several threads.
-#![allow(clippy::expect_used, unreachable_pub)] // test code fails by panicking; helpers are shared
-
-mod small;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
 
+use crate::support::{Arrays, PLAIN, Random, Request, Shape};
 use spectrie_cpu::{
     Bf16, Columns, Decoder, DecoderParts, Dense, Dtype, Embedding, Exchange, Layer, Linear,
     LinearSource, Mixture, Mlp, Split, Step, Stored, TOP_K, Team, TopTokens, Whole, pack_all,
 };
-use support::{Arrays, PLAIN, Random, Request, Shape};
 
 const HIDDEN: usize = 48;
 const INNER: usize = 72;
@@ -169,8 +164,8 @@ fn split_parts<E: Dtype>(kind: Kind, second: bool, exchange: Box<dyn Exchange>) 
     let table = (kind != Kind::Tied).then(|| random.numbers(VOCABULARY * HIDDEN));
     let final_norm = random.numbers(HIDDEN);
     // Beside drafters, as on the first rank: there a tied table is the whole head's.
-    let whole_head = (kind != Kind::Plain && !second)
-        .then(|| linear(&mut Random(random.0), HIDDEN, VOCABULARY));
+    let whole_head =
+        (kind != Kind::Plain && !second).then(|| linear(&mut Random(random.0), HIDDEN, VOCABULARY));
     let embedding = match table {
         Some(table) => Embedding::Table(table),
         None if whole_head.is_some() => Embedding::Tied,

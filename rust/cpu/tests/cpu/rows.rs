@@ -1,10 +1,7 @@
 //! Norm and activation against double precision, and the independence of their rows.
-#![allow(clippy::expect_used, unreachable_pub)] // test code fails by panicking; helpers are shared
 
-mod support;
-
+use crate::support::Random;
 use spectrie_cpu::{Bf16, CpuError, Dtype, add_rms_norm, rms_norm, silu_mul};
-use support::Random;
 
 const EPSILON: f32 = 1e-5;
 

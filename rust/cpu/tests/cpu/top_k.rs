@@ -1,10 +1,7 @@
 //! The likeliest tokens of rows of logits against a sorted row in double precision.
-#![allow(clippy::expect_used, unreachable_pub)] // test code fails by panicking; helpers are shared
 
-mod support;
-
+use crate::support::Random;
 use spectrie_cpu::{CpuError, TOP_K, top_k};
-use support::Random;
 
 fn top_of(logits: &[f32], rows: usize) -> (Vec<i32>, Vec<f32>) {
     let (mut ids, mut probabilities) = (vec![7; rows * TOP_K], vec![7.0; rows * TOP_K]);

@@ -1,10 +1,10 @@
 //! Large pages of the linear bench: which mappings get them, and that content survives.
 //! A bench with a main of its own runs no tests.
 
-#[path = "../benches/linear/huge_pages.rs"]
-mod huge_pages;
+#[path = "../../benches/linear/huge_pages.rs"]
+mod advice;
 
-use huge_pages::{anonymous_range, use_huge_pages};
+use advice::{anonymous_range, use_huge_pages};
 
 #[test]
 fn only_big_private_anonymous_mappings_are_taken() {
