@@ -198,11 +198,17 @@ def _num_parts(one: Combination) -> int:
 
 
 def _forms(one: Combination) -> Collection[str]:
-    """On ranks all forms where many requests run at once, else some: there each request adds its own steps.
+    """All forms where many requests run at once, else some: there each request adds its own steps.
 
-    Ranks wait for each other more than a hundred times in a step, however few rows it has.
+    Ranks wait for each other more than a hundred times in a step, however few rows it has. Of requests alone one
+    half of the forms goes with some ways to draft, the other with the others, and by overlap the other way round.
     """
-    return RANK_FORMS.get(one.concurrency, FORMS) if one.tensor_parallel > 1 else FORMS
+    if one.tensor_parallel > 1:
+        return RANK_FORMS.get(one.concurrency, FORMS)
+    if one.concurrency > 1:
+        return FORMS
+    half = DIMENSIONS["speculation"].index(one.speculation) + (one.overlap == "on")
+    return list(FORMS)[half % 2 :: 2]
 
 
 COVERING = _with_cases(_covering(), _num_parts, _forms)

@@ -65,7 +65,7 @@ def test_two_ranks_give_the_answers_of_one(
     kind: str, dtype: str, tiny: Path, tmp_path: Path
 ) -> None:
     model, drafter = written(kind, tiny, tmp_path)
-    options = {"dtype": dtype, "drafter": drafter}
+    options: dict[str, Any] = {"dtype": dtype, "drafter": drafter}
     alone = load_runner(model, **OPTIONS, **options)
     expected = answered(alone)
     with two_ranks(model, **options) as runner:
