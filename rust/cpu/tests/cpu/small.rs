@@ -119,9 +119,16 @@ fn logits<E: Dtype>(threads: usize, tied: bool) -> Vec<u32> {
 }
 
 fn check<E: Dtype>(tied: bool) {
-    let alone = logits::<E>(1, tied);
-    assert!(alone.iter().all(|&bits| f32::from_bits(bits).is_finite()));
-    assert_eq!(logits::<E>(2, tied), alone);
+    let together = logits::<E>(2, tied);
+    assert!(
+        together
+            .iter()
+            .all(|&bits| f32::from_bits(bits).is_finite())
+    );
+    // Miri sees what threads share, a thousand times as slowly; the bits of one thread are compared without it.
+    if !cfg!(miri) {
+        assert_eq!(together, logits::<E>(1, tied));
+    }
 }
 
 #[test]
