@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +9,12 @@ import pytest
 
 from spectrie.model import Runner, load_runner
 from spectrie.model.drafters import Answers
-from tests.cores import require_cores
 from tests.model.drafters.dflash import DFLASH2, block_tensors
 from tests.model.drafters.heads import VOCABULARY, head_tensors, write_head
 from tests.model.drafters.models import with_tokenizer
 from tests.model.drafters.session import Request, draft_path, feed, same
 from tests.model.families import save_family
+from tests.model.ranks import OPTIONS, two_ranks
 from tests.model.stepping import tokens
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -24,17 +22,6 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 TOKENS = tokens(61, VOCABULARY, seed=3)
 GUESSES = [5, 77, 130, 8]
 SCORED = [5, 9, 199]
-OPTIONS: dict[str, Any] = {"threads": 1, "num_pages": 64}
-
-
-@contextmanager
-def two_ranks(model: Path, **options: Any) -> Iterator[Runner]:
-    require_cores(2)
-    runner = load_runner(model, tensor_parallel=2, **(OPTIONS | options))
-    try:
-        yield runner
-    finally:
-        runner.close()
 
 
 def answered(runner: Runner) -> list[Answers]:

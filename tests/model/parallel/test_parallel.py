@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,22 +15,10 @@ from spectrie.model import Runner, load_runner, machine
 from spectrie.model.plan import StepPlan
 from tests.cores import require_cores
 from tests.model.families import save_family
-from tests.model.ranks import follower_ids
+from tests.model.ranks import OPTIONS, follower_ids, two_ranks
 from tests.model.stepping import in_pieces, tokens
 
 pytestmark = pytest.mark.usefixtures("own_cache")
-
-OPTIONS: dict[str, Any] = {"threads": 1, "num_pages": 64}
-
-
-@contextmanager
-def two_ranks(folder: Path, **options: Any) -> Iterator[Runner]:
-    require_cores(2)
-    runner = load_runner(folder, tensor_parallel=2, **(OPTIONS | options))
-    try:
-        yield runner
-    finally:
-        runner.close()
 
 
 def logits_of(runner: Runner) -> list[torch.Tensor]:

@@ -1,16 +1,9 @@
 //! Attention against a naive double-precision version, and the independence of its rows.
 
-use crate::support::{Arrays, MAX_CONTEXT, NUM_PAGES, PLAIN, Random, Request, Shape, attend, slot};
+use crate::support::{
+    Arrays, MAX_CONTEXT, NUM_PAGES, PLAIN, Random, Request, Shape, attend, chunk, slot,
+};
 use spectrie_cpu::{Attention, Bf16, CpuError, Dtype, Team};
-
-fn chunk(kv_len: usize, rows: usize, pages: &[i32]) -> Request {
-    Request {
-        kv_len,
-        rows,
-        pages: pages.to_vec(),
-        parents: None,
-    }
-}
 
 fn check_against_naive<E: Dtype>(shape: Shape, tolerance: f64) {
     let mut random = Random(5);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
 
-use crate::support::{Arrays, PLAIN, Random, Request, Shape};
+use crate::support::{Arrays, PLAIN, Random, Request, Shape, chunk};
 use spectrie_cpu::{
     Bf16, Columns, Decoder, DecoderParts, Dense, Dtype, Embedding, Exchange, Layer, Linear,
     LinearSource, Mixture, Mlp, Split, Step, Stored, TOP_K, Team, TopTokens, Whole, pack_all,
@@ -308,15 +308,6 @@ impl<E: Dtype> Runs<E> {
                 .collect(),
             top,
         )
-    }
-}
-
-fn chunk(kv_len: usize, rows: usize, pages: &[i32]) -> Request {
-    Request {
-        kv_len,
-        rows,
-        pages: pages.to_vec(),
-        parents: None,
     }
 }
 

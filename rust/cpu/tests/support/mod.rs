@@ -171,6 +171,16 @@ pub struct Request {
     pub parents: Option<Vec<i32>>,
 }
 
+/// A request whose rows follow one another.
+pub fn chunk(kv_len: usize, rows: usize, pages: &[i32]) -> Request {
+    Request {
+        kv_len,
+        rows,
+        pages: pages.to_vec(),
+        parents: None,
+    }
+}
+
 /// The owned arrays of a plan.
 #[derive(Clone, Default)]
 pub struct Arrays {
