@@ -23,6 +23,7 @@ def test_a_cost_never_falls_as_rows_grow() -> None:
     for curve in curves:
         costs = [curve.milliseconds(rows) for rows in range(1, 80)]
         assert costs == sorted(costs)
+    assert [curves[0].milliseconds(rows) for rows in (1, 2, 4, 6)] == [10.0, 11.5, 11.5, 15.75]
 
 
 def test_a_speedup_weighs_what_came_against_what_was_computed() -> None:

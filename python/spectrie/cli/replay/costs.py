@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from spectrie.model.files.measurements import Measurements
 from spectrie.model.files.store import cache_folder
@@ -28,17 +29,26 @@ class CostCurve:
 
     def milliseconds(self, rows: int) -> float:
         """The cost of `rows` rows; never falls as rows grow."""
-        before = [point for point in self.points if point[0] <= rows]
-        after = [point for point in self.points if point[0] > rows]
-        if not before:
-            return after[0][1]
-        # A point measured below its left neighbour is noise.
-        floor = max(cost for _, cost in before)
-        pair = [before[-1], after[0]] if after else list(self.points[-2:])
-        if len(pair) < 2:
-            return floor
-        (left, low), (right, high) = pair
-        return max(floor, low + (high - low) * (rows - left) / (right - left))
+        points = self._rising
+        right = next((at for at, point in enumerate(points) if point[0] >= rows), len(points) - 1)
+        if right == 0:
+            return points[0][1]
+        (few, low), (many, high) = points[right - 1 : right + 1]
+        return low + (high - low) * (rows - few) / (many - few)
+
+    @property
+    def _rising(self) -> list[tuple[int, float]]:
+        """The points, of costs that never fall: the nearest to the measured ones in squares, as the engine takes them."""
+        costs = [cost for _, cost in self.points]
+        places = range(len(costs))
+
+        def least(begin: int, at: int) -> float:
+            return min(fmean(costs[begin : end + 1]) for end in places[at:])
+
+        return [
+            (rows, max(least(begin, at) for begin in places[: at + 1]))
+            for at, (rows, _) in enumerate(self.points)
+        ]
 
     def speedup(self, output_tokens: int, steps_by_drafted: Sequence[int]) -> float | None:
         """Times plain decoding's speed; None without tokens.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::rising::rising;
 use super::shape::CostShape;
 use super::size::ForwardSize;
 use crate::error::EngineError;
@@ -39,6 +40,7 @@ const LEAST_OF_ROWS: f64 = 0.1;
 /// The corrections change how much is drafted, never a token.
 #[derive(Debug, Clone)]
 pub(crate) struct CostCurve {
+    /// None costs less than the one before it.
     points: Vec<Point>,
     shape: CostShape,
     /// Time of a forward over what points and keys say: above 1 while the machine is slower.
@@ -69,12 +71,8 @@ impl Default for CostCurve {
             milliseconds: (rows / FLAT_ROWS).max(1.0),
             age: 0,
         };
-        Self {
-            points: vec![point(1.0), point(FLAT_ROWS), point(2.0 * FLAT_ROWS)],
-            shape: CostShape::default(),
-            slowness: 1.0,
-            recent: VecDeque::new(),
-        }
+        let points = [1.0, FLAT_ROWS, 2.0 * FLAT_ROWS].map(point);
+        Self::through(points.to_vec(), CostShape::default())
     }
 }
 
@@ -124,11 +122,17 @@ impl CostCurve {
                 age: 0,
             }
         });
-        Ok(Self {
-            points: points.collect(),
+        Ok(Self::through(points.collect(), shape))
+    }
+
+    fn through(mut points: Vec<Point>, shape: CostShape) -> Self {
+        keep_rising(&mut points);
+        Self {
+            points,
             shape,
-            ..Self::default()
-        })
+            slowness: 1.0,
+            recent: VecDeque::new(),
+        }
     }
 
     /// Expected milliseconds of a forward; never falls as rows or keys grow.
@@ -225,18 +229,25 @@ impl CostCurve {
                 point.age.saturating_add(1)
             };
         }
+        // Otherwise points that are measured the wrong way round would go on apart, each never reaching its time.
+        keep_rising(&mut self.points);
     }
 
     /// What a forward takes beside the machine's speed.
     fn unscaled(&self, size: ForwardSize) -> f64 {
         let (left, right, share) = self.bracket(size.rows as f64);
-        // A point measured below its left neighbour is noise.
-        let reached = self.points[..=left]
-            .iter()
-            .fold(0.0, |most: f64, point| most.max(point.milliseconds));
-        let line = self.points[left].milliseconds * (1.0 - share)
-            + self.points[right].milliseconds * share;
-        line.max(reached) + self.shape.milliseconds(size)
+        let (low, high) = (
+            self.points[left].milliseconds,
+            self.points[right].milliseconds,
+        );
+        let line = low + (high - low) * share;
+        // Rounded, it could lie on the other side of the point.
+        let of_rows = if share <= 1.0 {
+            line.min(high)
+        } else {
+            line.max(high)
+        };
+        of_rows + self.shape.milliseconds(size)
     }
 
     /// The points around `rows` and how far it is from the left to the right one; above 1 beyond
@@ -258,6 +269,14 @@ impl CostCurve {
     }
 }
 
+/// Moves points to the nearest that never fall.
+fn keep_rising(points: &mut [Point]) {
+    let times = rising(points.iter().map(|point| point.milliseconds));
+    for (point, time) in points.iter_mut().zip(times) {
+        point.milliseconds = time;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,8 +293,8 @@ mod tests {
     fn curve_interpolates_extends_and_never_falls() {
         let curve = curve(&[1, 4, 8, 16], &[10.0, 13.0, 12.0, 28.0]);
         let at = |count| curve.milliseconds(rows(count));
-        assert!((at(1) - 10.0).abs() < 1e-9 && (at(2) - 11.0).abs() < 1e-9);
-        assert!((at(16) - 28.0).abs() < 1e-9 && (at(20) - 36.0).abs() < 1e-9);
+        assert!((at(1) - 10.0).abs() < 1e-9 && (at(4) - 12.5).abs() < 1e-9);
+        assert!((at(16) - 28.0).abs() < 1e-9 && (at(20) - 35.75).abs() < 1e-9);
         assert!((1..40).all(|rows| at(rows) <= at(rows + 1)));
         let times = curve.milliseconds_with(rows(3), std::iter::repeat_n(rows(1), 30));
         assert!((0..=30).all(|more| (times[more] - at(3 + more)).abs() < 1e-9));

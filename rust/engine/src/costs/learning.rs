@@ -153,3 +153,22 @@ fn what_tiles_read_is_corrected_apart_from_what_rows_read() {
         assert!((off - 1.0).abs() < 0.2, "{:?}: {off}", size(step));
     }
 }
+
+#[test]
+fn sizes_that_are_measured_the_wrong_way_round_share_a_time_and_part_again() {
+    let mut curve = curve(&[1, 4, 8], &[10.0, 11.0, 12.0]);
+    let mut observe = |times: [f64; 2], rounds: usize| {
+        for round in 0..rounds {
+            curve.observe(rows(1), 10.0);
+            curve.observe(rows([4, 8][round % 2]), times[round % 2]);
+        }
+        [1, 4, 8, 12].map(|count| curve.milliseconds(rows(count)))
+    };
+    let [_, four, eight, twelve] = observe([14.0, 12.0], 2_000);
+    assert!((four / 13.0 - 1.0).abs() < 0.03, "{four}");
+    assert!(four <= eight && eight <= twelve, "{four} {eight} {twelve}");
+    let [one, four, eight, _] = observe([14.0, 20.0], 100);
+    for (at, truth) in [(one, 10.0), (four, 14.0), (eight, 20.0)] {
+        assert!((at / truth - 1.0).abs() < 0.1, "{one} {four} {eight}");
+    }
+}

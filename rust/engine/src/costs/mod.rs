@@ -3,6 +3,7 @@
 mod curve;
 #[cfg(test)]
 mod learning;
+mod rising;
 mod shape;
 mod size;
 
