@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import time
 from functools import cache
 from importlib import util
 from pathlib import Path
@@ -13,6 +14,7 @@ from spectrie.errors import ConfigError
 
 __all__ = [
     "FAST_ON_GPU",
+    "Competition",
     "available_memory_bytes",
     "bf16_flags",
     "cpu_class",
@@ -46,6 +48,8 @@ _TELLING_FLAGS = (
     "amx_bf16",
 )
 _PACKAGES = ("numpy", "safetensors")
+_MARGIN_CORES = 0.5
+_WATCH_S = 0.1
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
 
@@ -104,10 +108,7 @@ def cpu_class() -> str:
 
 def num_cores() -> int:
     """Returns the cores this process may use: its affinity and the container's quota, at least 1."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
-        cores = os.cpu_count() or 1
+    cores = len(_own_cpus())
     for folder in _cgroup_folders("cpu"):
         quota = _read(folder / "cpu.max")  # "max 100000" or "150000 100000"
         if quota and not quota.startswith("max"):
@@ -120,12 +121,77 @@ def num_cores() -> int:
     return max(cores, 1)
 
 
+class Competition:
+    """Whether other processes compete for the cores, which makes timings unreliable: from its making on.
+
+    This process and its children, such as the other ranks of a model, are not others. The load average would not do:
+    it is that of a minute, and of all the machine's cores where a container has a few of them.
+    """
+
+    def __init__(self) -> None:
+        """Begins to watch."""
+        self._began_s = time.monotonic()
+        self._others_s = _seconds_of_others()
+
+    def is_there(self) -> bool:
+        """Returns whether others left less than this process's cores, but for half a core, on average until now."""
+        others_s = _seconds_of_others()
+        if self._others_s is None or others_s is None:
+            try:
+                return os.getloadavg()[0] > num_cores() + _MARGIN_CORES
+            except OSError:
+                return False
+        elapsed_s = max(time.monotonic() - self._began_s, 1e-3)
+        left = len(_own_cpus()) - (others_s - self._others_s) / elapsed_s
+        return left < num_cores() - _MARGIN_CORES
+
+
 def is_busy() -> bool:
-    """Returns whether other processes compete for the cores, which makes timings unreliable."""
+    """Returns whether other processes compete for the cores now; watches for a tenth of a second."""
+    competition = Competition()
+    time.sleep(_WATCH_S)
+    return competition.is_there()
+
+
+def _own_cpus() -> set[int]:
     try:
-        return os.getloadavg()[0] > num_cores() + 0.5
-    except OSError:
-        return False
+        return os.sched_getaffinity(0)
+    except AttributeError:  # not on this system
+        return set(range(os.cpu_count() or 1))
+
+
+def _seconds_of_others() -> float | None:
+    """What others, and other virtual machines, have used of the cores that this process may use; None if unknown."""
+    ticks_per_s = os.sysconf("SC_CLK_TCK")
+    names = {f"cpu{cpu}" for cpu in _own_cpus()}
+    ticks = 0
+    for line in (_read(Path("/proc/stat")) or "").splitlines():
+        name, *fields = line.split()
+        if name in names and len(fields) >= 8:
+            names.remove(name)
+            user, nice, system, _idle, _waiting, interrupts, soft_interrupts, stolen = map(
+                int, fields[:8]
+            )
+            ticks += user + nice + system + interrupts + soft_interrupts + stolen
+    if names:
+        return None
+    own = os.times()
+    own_s = own.user + own.system + own.children_user + own.children_system
+    return ticks / ticks_per_s - own_s - _ticks_of_children(os.getpid()) / ticks_per_s
+
+
+def _ticks_of_children(pid: int) -> int:
+    """What the children of a process that have not ended have used, and theirs."""
+    ticks = 0
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, (_read(file) or "").split()):
+            # The name before the state may hold spaces and brackets.
+            _, _, after = (_read(Path(f"/proc/{child}/stat")) or "").rpartition(") ")
+            fields = after.split()
+            if len(fields) > 14:
+                ticks += sum(map(int, fields[11:15]))
+            ticks += _ticks_of_children(child)
+    return ticks
 
 
 def available_memory_bytes() -> int:

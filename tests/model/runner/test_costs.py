@@ -64,7 +64,7 @@ class Timer:
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_COST_SECONDS", "_GAP_SECONDS"):
         monkeypatch.setattr(f"spectrie.model.runner.costs.{name}", 0.0)
-    monkeypatch.setattr("spectrie.model.machine.is_busy", lambda: False)
+    monkeypatch.setattr("spectrie.model.machine.Competition.is_there", lambda _: False)
 
 
 def test_steps_as_large_as_prompts_are_timed_without_drawing_all_their_rows() -> None:

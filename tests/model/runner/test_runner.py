@@ -132,7 +132,7 @@ def test_cached_tokens_have_a_price_that_is_kept(
 
     # Times under load may not agree, and are then measured again.
     monkeypatch.setattr(costs, "_fastest", by_context)
-    monkeypatch.setattr(machine, "is_busy", lambda: False)
+    monkeypatch.setattr(machine.Competition, "is_there", lambda _: False)
     folder = write_tiny_model(tmp_path / "long", max_context=1024)
     runner = load_runner(folder, dtype="float32", threads=1, num_pages=64)
     cost = runner.measure_context_cost()

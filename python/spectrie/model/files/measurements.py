@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +30,22 @@ class Measurements:
         if path is not None:
             self._answers = _load(path)
 
-    def get(self, key: str, *, is_busy: bool = False) -> Any | None:
+    def get(self, key: str, *, is_busy: Callable[[], bool] = lambda: False) -> Any | None:
         """Returns the value stored under `key`, or None.
 
         Args:
             key: Name of the measurement.
-            is_busy: Whether a rough one of the last hour will do, as another one would be no better now.
+            is_busy: Says whether a rough one of the last hour will do, as another one would be no better now. Asked
+                where there is no other.
         """
         found = self._answers.get(key)
-        if found is not None or not is_busy:
+        if found is not None:
             return found
         rough = self._answers.get(_ROUGH + key)
         if not isinstance(rough, dict) or not isinstance(rough.get("unix_s"), float):
             return None
-        return rough.get("answer") if 0 <= time.time() - rough["unix_s"] < _ROUGH_S else None
+        is_young = 0 <= time.time() - rough["unix_s"] < _ROUGH_S
+        return rough.get("answer") if is_young and is_busy() else None
 
     def items(self, prefix: str) -> list[tuple[str, Any]]:
         """Returns every key that begins with `prefix`, with its value."""

@@ -83,15 +83,15 @@ class CostTimer:
         rows = self.sizes
         gap_ms = self.gap(threads)
         key = f"step costs {rows} {self._work(threads)}"
-        busy = machine.is_busy()
-        stored = self._measurements.get(key, is_busy=busy)
+        stored = self._measurements.get(key, is_busy=machine.is_busy)
         if isinstance(stored, list) and len(stored) == len(rows):
             return rows, [float(value) + gap_ms for value in stored]
+        competition = machine.Competition()
         times = [self.time(n, _COST_SECONDS / len(rows)) for n in rows]
         # More rows never cost less; where they seem to, something else ran meanwhile.
         for index in range(len(times) - 1, 0, -1):
             times[index - 1] = min(times[index - 1], times[index])
-        self._measurements.put(key, times, is_rough=busy)
+        self._measurements.put(key, times, is_rough=competition.is_there())
         return rows, [value + gap_ms for value in times]
 
     def gap(self, threads: int) -> float:
@@ -100,14 +100,14 @@ class CostTimer:
         if not self._timer.has_device_clock:
             return 0.0
         key = f"host gap {self._work(threads)} on {machine.cpu_class()}"
-        busy = machine.is_busy()
-        stored = self._measurements.get(key, is_busy=busy)
+        stored = self._measurements.get(key, is_busy=machine.is_busy)
         if not isinstance(stored, float):
+            competition = machine.Competition()
             plans = [self.plan(1)]
             (by_device,) = self._times(plans, _GAP_SECONDS)
             (by_host,) = _fastest(self._timer.of_host, plans, _GAP_SECONDS)
             stored = max(by_host - by_device, 0.0)
-            self._measurements.put(key, stored, is_rough=busy)
+            self._measurements.put(key, stored, is_rough=competition.is_there())
         return stored
 
     def _work(self, threads: int) -> str:
@@ -135,9 +135,9 @@ class CostTimer:
             1, min(requests, self._info.num_pages // self._pages(_COST_CONTEXT + added + 1))
         )
         key = f"context costs {added} {self._work(threads)}"
-        busy = machine.is_busy()
-        stored = self._measurements.get(key, is_busy=busy)
+        stored = self._measurements.get(key, is_busy=machine.is_busy)
         if not isinstance(stored, list) or len(stored) != 2:
+            competition = machine.Competition()
             contexts = (_COST_CONTEXT, _COST_CONTEXT + added)
             plans = [self.plan(_LONG_ROWS, context) for context in contexts]
             plans += [self._plain_plan(requests, context) for context in contexts]
@@ -149,7 +149,8 @@ class CostTimer:
                 0 < least and most < _AGREED * least
                 for least, most in map(sorted, zip(*prices, strict=True))
             )
-            self._measurements.put(key, stored, is_rough=busy or not agree)
+            is_rough = competition.is_there() or not agree
+            self._measurements.put(key, stored, is_rough=is_rough)
         together, alone = (float(value) for value in stored)
         # Rows of one request: a price each, and one for every tile. A request alone: one of both.
         tiles = -(-_LONG_ROWS // tile)

@@ -183,14 +183,15 @@ class Drafting:
         has_later = self._drafts.max_rows > 1
         kind = f"draft costs {rows}" if has_later else "draft cost of one row"
         key = f"{kind}, entries wait, threads{threads} {self._digest} {self._info.arithmetic}"
-        busy = machine.is_busy()
-        stored = measurements.get(f"{key} on {machine.cpu_class()}", is_busy=busy)
+        key = f"{key} on {machine.cpu_class()}"
+        stored = measurements.get(key, is_busy=machine.is_busy)
         n = len(rows)
         if isinstance(stored, list) and len(stored) in (2 * n + 1, 3 * n + 1):
             times = [float(value) for value in stored]
             first, later, fills = times[:n], times[n : 2 * n], times[2 * n + 1 :]
             if bool(fills) != self._needs_features:
                 return DraftCosts(rows, first, later, times[2 * n], fills)
+        competition = machine.Competition()
         timer = _Timer(self._drafts, self._info, step)
         both = [timer.levels(n, has_later=has_later) for n in rows]
         first = _ascending([one for one, _ in both])
@@ -201,7 +202,7 @@ class Drafting:
         else:
             fills = _ascending([timer.keys(n) for n in rows])
         stored = [*first, *later, upkeep, *fills]
-        measurements.put(f"{key} on {machine.cpu_class()}", stored, is_rough=busy)
+        measurements.put(key, stored, is_rough=competition.is_there())
         return DraftCosts(rows, first, later, upkeep, fills)
 
 

@@ -317,9 +317,9 @@ class Runner:
         `CostTimer.forwards`.
         """
         key = f"threads of {num_cores}{self._costs.ranks} {self.info.arithmetic} on {machine.cpu_class()}"
-        busy = machine.is_busy()
-        fastest = self._measurements.get(key, is_busy=busy)
+        fastest = self._measurements.get(key, is_busy=machine.is_busy)
         if not isinstance(fastest, int) or not 1 <= fastest <= num_cores:
+            competition = machine.Competition()
             counts = sorted({1, num_cores, *(1 << i for i in range(num_cores.bit_length()))})
             counts = [count for count in counts if count <= num_cores]
             times = {}
@@ -328,7 +328,7 @@ class Runner:
                 one, eight = (self._costs.time(n, _THREAD_SECONDS / 2) for n in (1, 8))
                 times[count] = 2 * one + eight
             fastest = min(counts, key=lambda count: times[count])
-            self._measurements.put(key, fastest, is_rough=busy)
+            self._measurements.put(key, fastest, is_rough=competition.is_there())
         self.set_threads(fastest)
 
     def warm_up(self) -> None:
