@@ -175,8 +175,10 @@ lint: lint-rust lint-python  ## check formatting, lints, types, generated code; 
 lint-rust: setup  ## the half of it that reads Rust, and licences
 	cargo fmt --all --check
 	@# With the Python settings that maturin found, or the module would count as changed.
-	PYO3_CONFIG_FILE="$$(ls -t $(CURDIR)/target/maturin/pyo3-config-$$(rustc -vV | sed -n 's/^host: //p')-*.txt | head -1)" \
-	  cargo clippy --release --locked --workspace --all-targets -- -D warnings
+	@# Targets that are not tested by default, as the router's, are not among all.
+	export PYO3_CONFIG_FILE="$$(ls -t $(CURDIR)/target/maturin/pyo3-config-$$(rustc -vV | sed -n 's/^host: //p')-*.txt | head -1)"; \
+	  cargo clippy --release --locked --workspace --all-targets -- -D warnings; \
+	  cargo clippy --release --locked --workspace --test router -- -D warnings
 	cargo run --release --locked --quiet -p spectrie-codegen -- --check
 	$(BIN)/python tools/licenses.py --check
 lint-python: setup  ## the half of it that reads Python, and messages
