@@ -18,7 +18,7 @@ from tests.exactness.runners import native
 from tests.model.families import save_family
 from tests.tiny_model import EOS_ID, VOCABULARY_SIZE, write_tiny_tokenizer
 
-REAL_TOKENS = 2048
+REAL_TOKENS = 1024
 """A real model reads 4096 tokens in half a minute: these wait for the deep tests."""
 
 REFERENCE = Combination(concurrency=8)
