@@ -92,7 +92,7 @@ demo: model  ## build everything, fetch the model, stream answers with speculati
 .PHONY: test
 test: model  ## run every test but those of test-system: Rust, loom, Python, kernels, real processes, the real model
 	cargo test --release --locked --quiet $(TEST_CRATES)
-	cargo test --release --locked --quiet $(TEST_CRATES) --test router --config profile.release.package.spectrie-router.opt-level=0
+	$(FILTERED) cargo test --release --locked $(TEST_CRATES) --test router --config profile.release.package.spectrie-router.opt-level=0
 	cargo test --release --locked --quiet -p spectrie-codegen
 	@$(MAKE) --no-print-directory test-loom
 	$(PYTEST) -m "not deep and not gpu" --ignore tests/system/chaos --ignore tests/system/fleet --ignore tests/system/attacks \

@@ -23,6 +23,7 @@ OTHERS = {
     "--dry",
     "--before",
     "--lib",
+    "--test",
     "--values",
     "--set",
     "--for",

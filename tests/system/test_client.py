@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ def test_llm_and_server_give_the_same_sampled_answer(server: dict[str, Any], tin
         there = client.generate(PROMPT, **options)
     assert there.token_ids == here.token_ids
     assert (there.text, there.finish_reason, there.seed) == (here.text, here.finish_reason, 11)
-    assert there.usage == here.usage
+    # Another file's tests may have sent this prompt to the server before.
+    assert replace(there.usage, cached_tokens=here.usage.cached_tokens) == here.usage
 
 
 @pytest.mark.parametrize(
