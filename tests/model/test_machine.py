@@ -194,7 +194,8 @@ def test_processes_of_others_on_all_cores_make_it_busy() -> None:
     # Their parent ends, so that they are nobody's children here.
     start = (
         "import subprocess, sys\n"
-        f"spin = [subprocess.Popen([sys.executable, '-c', {SPIN!r}]) for _ in range({machine.num_cores()})]\n"
+        f"command, out = [sys.executable, '-c', {SPIN!r}], subprocess.DEVNULL\n"
+        f"spin = [subprocess.Popen(command, stdout=out, stderr=out) for _ in range({machine.num_cores()})]\n"
         "print(*(one.pid for one in spin))"
     )
     done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True)

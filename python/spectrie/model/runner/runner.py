@@ -316,7 +316,7 @@ class Runner:
         Overwrites the cache's first pages: call it before serving. The result is kept as that of
         `CostTimer.forwards`.
         """
-        key = f"threads of {num_cores}{self._costs.ranks} {self.info.arithmetic} on {machine.cpu_class()}"
+        key = f"threads among {num_cores}{self._costs.ranks} {self.info.arithmetic} on {machine.cpu_class()}"
         fastest = self._measurements.get(key, is_busy=machine.is_busy)
         if not isinstance(fastest, int) or not 1 <= fastest <= num_cores:
             competition = machine.Competition()
