@@ -15,27 +15,25 @@ log = logging.getLogger("spectrie.model")
 
 
 class GpuDrafts:
-    """The drafter beside the model of a launcher.
+    """A drafter beside the model of a launcher.
 
     Attributes:
-        number: Its number among the model's drafters: a GPU runs one.
+        number: Its number among the model's drafters.
         seats: Running requests that there is room for.
         max_rows: Draft rows of a step, all levels together.
     """
 
-    number = 0
     seats = SEATS
 
-    def __init__(self, launcher: Launcher) -> None:
-        """Takes a launcher with a drafter.
+    def __init__(self, launcher: Launcher, number: int) -> None:
+        """Takes a launcher, and the number of one of its drafters.
 
         Raises:
-            ValueError: It has none.
+            KeyError: It has none of that number.
         """
-        if launcher.drafts is None:
-            raise ValueError("this launcher has no drafter")
+        self.number = number
         self._launcher = launcher
-        self._drafts = launcher.drafts
+        self._drafts = launcher.drafts[number]
         self.max_rows = self._drafts.max_draft_rows
 
     @property
@@ -44,12 +42,12 @@ class GpuDrafts:
         return self._drafts.num_bytes
 
     def draft(self, plan: DraftPlan) -> Answers:
-        """Answers a level; see `Drafts.draft`.
+        """Answers a level; see `DraftSet.draft`.
 
         Raises:
             ValueError: The level contradicts itself; nothing was changed.
         """
-        return self._drafts.draft(plan)
+        return self._launcher.drafts.draft(plan)
 
     def upkeep_ms(self, forward: Callable[[int], int], settle: Callable[[], object]) -> float:
         """Returns the milliseconds that entries add to a recorded step of one row, by the device's clock; no
@@ -58,7 +56,7 @@ class GpuDrafts:
 
     def close(self) -> None:
         """Takes it away, and records the steps again without it."""
-        self._launcher.set_drafter(None)
+        self._launcher.remove_drafter(self.number)
         del self._drafts
         try:
             self._launcher.record(lambda line: None)

@@ -69,28 +69,24 @@ class GpuModel:
         self.weights = DecoderWeights(
             config, weights, self._dtype, self._device, split, exact=exact
         )
-        self._drafter: DraftWeights | None = None
+        self._drafters: list[tuple[Drafter, DraftWeights]] = []
 
-    def set_drafter(self, drafter: Drafter | None) -> None:
-        """Copies a drafter's weights to the GPU, for the decoder that follows; None drops them.
+    def add_drafter(self, drafter: Drafter) -> None:
+        """Copies a drafter's weights to the GPU, for the decoder that follows.
 
         Raises:
             ModelError: Drafters of this form do not run on a GPU.
         """
-        self._drafter = None
-        if drafter is not None:
-            self._drafter = DraftWeights(
-                drafter,
-                self.weights,
-                self._dtype,
-                self._device,
-                exact=self._arithmetic == "exact",
-            )
+        exact = self._arithmetic == "exact"
+        weights = DraftWeights(drafter, self.weights, self._dtype, self._device, exact=exact)
+        self._drafters.append((drafter, weights))
 
-    def drafter_bytes(self, drafter: Drafter | None, max_rows: int) -> int:
+    def drop_drafter(self, drafter: Drafter) -> None:
+        """Drops the weights of a drafter, if they are there."""
+        self._drafters = [one for one in self._drafters if one[0] is not drafter]
+
+    def drafter_bytes(self, drafter: Drafter, max_rows: int) -> int:
         """Returns what a drafter takes beside its weights and beside pages, in steps of up to `max_rows` rows."""
-        if drafter is None:
-            return 0
         return fixed_bytes(drafter, self._config, self._dtype.itemsize, max_rows)
 
     @property
@@ -123,16 +119,15 @@ class GpuModel:
         partition: Partition | None,
         *,
         max_rows: int,
-        drafts: bool,
         report: Callable[[str], None],
     ) -> Decoder | Launcher:
-        """Returns what computes the steps, with an empty cache; on one GPU it launches them.
+        """Returns what computes the steps, with an empty cache; on one GPU it launches them, and the drafters stand
+        beside it.
 
         Args:
             size: Size of the cache.
             partition: Parts of all ranks; None for a single one.
             max_rows: Most rows of a forward.
-            drafts: Whether the drafter of `set_drafter` stands beside it; else that is dropped.
             report: Receives one line per stage.
         """
         config = self._config
@@ -152,13 +147,15 @@ class GpuModel:
         if partition is not None or gpu.compiler() is None:
             return decoder
         launcher = Launcher(decoder, operators, open_device(self._device), max_rows=max_rows)
-        launcher.set_drafter(self._drafter if drafts else None)
-        self._drafter = None
+        for _, weights in self._drafters:
+            launcher.add_drafter(weights)
+        # A launcher that loses one frees its memory.
+        self._drafters = []
         launcher.record(report)
         return launcher
 
-    def drafts(self, decoder: object) -> GpuDrafts | None:
-        """Returns the drafter beside a decoder that `decoder` gave; None if it has none."""
-        if isinstance(decoder, Launcher) and decoder.drafts is not None:
-            return GpuDrafts(decoder)
-        return None
+    def drafts(self, decoder: object) -> list[GpuDrafts]:
+        """Returns the drafters beside a decoder that `decoder` gave, in the order in which they were added."""
+        if not isinstance(decoder, Launcher):
+            return []
+        return [GpuDrafts(decoder, number) for number in decoder.drafts.numbers]

@@ -17,7 +17,7 @@ from spectrie.model.launch.capacity import (
     buckets_up_to,
     sample_buckets,
 )
-from spectrie.model.launch.drafts.drafts import Drafts
+from spectrie.model.launch.draft_set import DraftSet
 from spectrie.model.launch.overflows import Overflow, Overflows
 from spectrie.model.launch.results import Sizes
 from spectrie.model.operators.gpu import GpuOperators
@@ -99,7 +99,7 @@ class StepGraphs:
         *,
         max_rows: int,
         words: torch.Tensor,
-        drafts: Drafts | None = None,
+        drafts: DraftSet,
     ) -> None:
         """Records nothing yet.
 
@@ -109,7 +109,7 @@ class StepGraphs:
             device: Theirs.
             max_rows: Rows of the largest step.
             words: The packed step on the device.
-            drafts: A drafter beside the model, whose entries steps write; None for none.
+            drafts: The drafters beside the model, whose entries steps write.
         """
         self._drafts = drafts
         self._decoder = decoder
@@ -298,15 +298,14 @@ class StepGraphs:
         arrays, words = self._arrays_of(StepRoom.of_rows(rows, self._operators.shape)), self.words
         decoder, operators, scratch = self._decoder, self._operators, self._scratch
         step, results = self._input(rows, is_wide), self.results
-        begin = None if self._drafts is None else self._drafts.beginning(rows, scratch)
+        begin = self._drafts.beginning(rows, scratch)
 
         def compute() -> tuple[torch.Tensor, StepInput]:
             # Tokens that the step before drew, which its head has left here.
             spectrie_kernels.take_drawn(words, PackedSection.ROW_TOKEN, results)
             spectrie_kernels.unpack(words, arrays)
             operators.begin_step(step, scratch)
-            if begin is not None:
-                begin(step)
+            begin(step)
             return decoder.layers(), step
 
         return compute
@@ -333,7 +332,6 @@ class StepGraphs:
             # Of steps without top rows nothing.
             operators.top_k(logits, ids, probabilities, section(PackedSection.TOP_ROWS))
             operators.compact(step, tokens)
-            if drafts is not None:
-                drafts.compact(step, tokens)
+            drafts.compact(step, tokens)
 
         return compute

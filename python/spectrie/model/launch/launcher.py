@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from spectrie._core import DeviceShape, PackedSection, PackingError
 from spectrie.model.decoder.decoder import Decoder
 from spectrie.model.decoder.sizing import pieces
+from spectrie.model.launch.draft_set import DraftSet
 from spectrie.model.launch.drafts.drafts import Drafts, Kept
 from spectrie.model.launch.drafts.weights import DraftWeights
 from spectrie.model.launch.graphs import Layers, StepGraphs
@@ -69,7 +70,7 @@ class Launcher:
         shape = operators.shape
         self._shape = DeviceShape(shape.group, shape.kv_heads, shape.windows, shape.vocabulary)
         self._graphs: StepGraphs | None = None
-        self._drafts: Drafts | None = None
+        self._drafts = DraftSet(decoder, device)
 
     @property
     def shape(self) -> DeviceShape:
@@ -95,21 +96,22 @@ class Launcher:
         self._decoder.set_threads(threads)
 
     @property
-    def drafts(self) -> Drafts | None:
-        """The drafter beside the model."""
+    def drafts(self) -> DraftSet:
+        """The drafters beside the model."""
         return self._drafts
 
-    def set_drafter(self, weights: DraftWeights | None) -> None:
-        """Puts a drafter beside the model, before `record`; None takes it away, and forgets what was recorded. No
-        step may be in flight."""
-        self._device.wait()
-        self._graphs = self._drafts = None
-        if weights is None:
-            self._decoder.follow(None)
-            return
-        self._drafts = Drafts(
+    def add_drafter(self, weights: DraftWeights) -> None:
+        """Puts a drafter beside the model, before `record`."""
+        added = Drafts(
             weights, self._decoder, self._operators, self._device, max_rows=self._max_rows
         )
+        self._drafts.add(added)
+
+    def remove_drafter(self, number: int) -> None:
+        """Takes a drafter away, and forgets what was recorded. No step may be in flight."""
+        self._device.wait()
+        self._graphs = None
+        self._drafts.remove(number)
 
     def record(self, report: Callable[[str], None]) -> None:
         """Records the work of most steps; no step may be in flight.
@@ -117,6 +119,7 @@ class Launcher:
         Args:
             report: Receives one line per stage.
         """
+        self._drafts.settle()
         graphs = StepGraphs(
             self._decoder,
             self._operators,
@@ -126,10 +129,7 @@ class Launcher:
             drafts=self._drafts,
         )
         graphs.record(report)
-        beside = 0
-        if self._drafts is not None:
-            self._drafts.record(report, self._words, graphs.results)
-            beside = self._drafts.step_words
+        beside = self._drafts.record(report, self._words, graphs.results)
         # Compiles it: the first row is where it was.
         device, first = self._device, self._words[:1]
         device.launch(lambda: _lift(graphs.logits(1), first))
@@ -172,7 +172,7 @@ class Launcher:
             raise ValueError("the step before gives logits: its tokens are not on the device")
         operators, graphs, device = self._operators, self._graphs, self._device
         drafts = self._drafts
-        beside = None if drafts is None else drafts.beside(plan)
+        beside = drafts.beside(plan)
         pinned = self._ring.take()
         widest = int(np.max(plan.request_row_count, initial=1))
         layers = graphs.layers(len(plan.row_token), widest) if graphs is not None else None
@@ -191,7 +191,7 @@ class Launcher:
         has_place = num_words <= self._words.numel()
         if graphs is not None and layers is not None:
             fits = graphs.holds(layers.room, packed, "layers")
-            fits = fits and (drafts is None or drafts.holds(beside, layers.rows))
+            fits = fits and drafts.holds(beside, layers.rows)
             layers = layers if fits and has_place else None
         words = self._words[:num_words]
         if not has_place:
@@ -202,7 +202,7 @@ class Launcher:
             tokens = drawn
             device.launch(lambda: take_drawn(words, PackedSection.ROW_TOKEN, tokens))
         lifted = {first: words[span.start : span.stop] for first, span in scattered.items()}
-        kept = None if drafts is None else drafts.send(beside, pinned, packed.rows)
+        kept = drafts.send(beside, pinned, self._ring, packed.rows)
         step = _Step(words, packed, heights, pinned, wanted, sent, lifted, kept)
         if graphs is None or layers is None:
             sizes = step.sizes
@@ -214,7 +214,7 @@ class Launcher:
         device.copy(pinned.results[: sizes.words], results)
         pinned.done.record()
         followed = None
-        if drafts is not None and wanted is not Wanted.LOGITS:
+        if wanted is not Wanted.LOGITS:
             followed = drafts.follow(kept, words, results)
         logits = sent.rows, operators.shape.vocabulary
         return Launched(pinned, packed, sizes, logits, wanted, results, followed)
@@ -300,8 +300,7 @@ class Launcher:
         """Launches one kernel after the other."""
         given = self._input(step)
         self._operators.begin_step(given, self._scratch)
-        if self._drafts is not None:
-            self._drafts.begin(step.kept, given, self._scratch)
+        self._drafts.begin(step.kept, given, self._scratch)
         self._read(step, given, self._decoder.layers(), results)
 
     @torch.inference_mode()
@@ -326,8 +325,7 @@ class Launcher:
             del logits
         if step.wanted is not Wanted.LOGITS and packed.section(PackedSection.WALKS)[1]:
             operators.compact(given, tokens)
-            if self._drafts is not None:
-                self._drafts.compact(given, tokens)
+            self._drafts.compact(given, tokens)
 
     def _take(self, step: _Step, rows: slice, logits: torch.Tensor, tokens: torch.Tensor) -> None:
         """Launches what gives the tokens of some sample rows, if they are wanted."""
@@ -372,7 +370,7 @@ class _Step:
     sent: SentLogits
     lifted: dict[int, torch.Tensor]
     """Which rows of logits are brought to the front of their piece, by its first row."""
-    kept: Kept | None
+    kept: list[Kept | None]
 
     @property
     def sizes(self) -> Sizes:

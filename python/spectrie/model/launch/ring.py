@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -22,14 +23,14 @@ class Pinned:
         words: int32, the packed step.
         results: int32, tokens and likeliest tokens.
         logits: int32, the bits of logits.
-        beside: int32, what a drafter reads of the step.
+        beside: int32, what each drafter reads of the step.
         done: Comes when the device has read and written all of it.
     """
 
     words: torch.Tensor
     results: torch.Tensor
     logits: torch.Tensor
-    beside: torch.Tensor
+    beside: list[torch.Tensor]
     done: Event = field(repr=False)
 
 
@@ -44,7 +45,7 @@ class Ring:
                 words=device.pinned(words),
                 results=device.pinned(0),
                 logits=device.pinned(0),
-                beside=device.pinned(0),
+                beside=[],
                 done=device.event(),
             )
             for _ in range(_PIECES)
@@ -58,16 +59,15 @@ class Ring:
         pinned.done.wait()
         return pinned
 
-    def reserve(self, words: int, results: int, beside: int = 0) -> None:
-        """Makes room for packed steps, results, and what a drafter reads, of so many words; no step may be in
+    def reserve(self, words: int, results: int, beside: Sequence[int] = ()) -> None:
+        """Makes room for packed steps, results, and what each drafter reads, of so many words; no step may be in
         flight."""
         for pinned in self._pieces:
             if pinned.words.numel() < words:
                 pinned.words = self._device.pinned(words)
             if pinned.results.numel() < results:
                 pinned.results = self._device.pinned(results)
-            if pinned.beside.numel() < beside:
-                pinned.beside = self._device.pinned(beside)
+            pinned.beside = [self._device.pinned(words) for words in beside]
 
     def grown(self, memory: torch.Tensor, words: int) -> torch.Tensor:
         """Returns `memory` of a piece that is not in use if it has `words` words, else new memory: of twice as
@@ -75,3 +75,10 @@ class Ring:
         if memory.numel() >= words:
             return memory
         return self._device.pinned(max(words, min(2 * words, _MUCH_WORDS)))
+
+    def beside(self, pinned: Pinned, index: int, words: int) -> torch.Tensor:
+        """Returns so many words or more of a piece that is not in use, for what the drafter at `index` reads."""
+        while len(pinned.beside) <= index:
+            pinned.beside.append(self._device.pinned(0))
+        pinned.beside[index] = self.grown(pinned.beside[index], words)
+        return pinned.beside[index]

@@ -72,7 +72,7 @@ def chosen_drafters(
 
     Raises:
         ConfigError: A drafter is named where none can run: on several GPUs, or on one without Triton; or there are
-            too many (a GPU runs one), or others beside `off`.
+            too many, or others beside `off`.
         ModelError: The model cannot be read, lacks the layer that is named, or there is no such drafter.
     """
     names = list(dict.fromkeys(names))
@@ -97,18 +97,7 @@ def chosen_drafters(
         # What was named counts, wherever `auto` finds it too.
         if at not in choices or (choice.is_asked and not choices[at].is_asked):
             choices[at] = choice
-    if device != "cpu":
-        return _one_of(list(choices.values()))
     return list(choices.values())
-
-
-def _one_of(choices: list[DrafterChoice]) -> list[DrafterChoice]:
-    """The one that a GPU runs: what was named comes before what `auto` finds."""
-    named = [choice for choice in choices if choice.is_asked and choice.folder is not None]
-    if len(named) > 1:
-        names = ", ".join(choice.folder.name for choice in named if choice.folder is not None)
-        raise ConfigError(f"{len(named)} drafters are named: {names}; a GPU runs one: choose it")
-    return named or choices
 
 
 def _chosen(
@@ -182,8 +171,9 @@ def _named(name: str) -> Path:
 class OnDevice(Protocol):
     """A model on a GPU."""
 
-    def set_drafter(self, drafter: Drafter | None, /) -> None: ...
-    def drafter_bytes(self, drafter: Drafter | None, max_rows: int, /) -> int: ...
+    def add_drafter(self, drafter: Drafter, /) -> None: ...
+    def drop_drafter(self, drafter: Drafter, /) -> None: ...
+    def drafter_bytes(self, drafter: Drafter, max_rows: int, /) -> int: ...
 
 
 class DrafterLoading:
@@ -260,18 +250,18 @@ class DrafterLoading:
         return numbers * itemsize
 
     def onto(self, parts: OnDevice) -> None:
-        """Copies its weights to a GPU.
+        """Copies their weights to a GPU.
 
         Args:
             parts: The model there.
 
         Raises:
-            ModelError: It was named, and does not run on a GPU.
+            ModelError: One was named, and does not run on a GPU.
         """
         self._parts = parts
         for choice, drafter in list(self._read):
             try:
-                parts.set_drafter(drafter)
+                parts.add_drafter(drafter)
             except ModelError as error:
                 self._go_without(choice, error)
             except (ValueError, RuntimeError) as error:
@@ -279,27 +269,24 @@ class DrafterLoading:
                 self._go_without(choice, ModelError(f"drafter {choice.folder}: {error}"))
 
     def taken(self, parts: OnDevice, max_rows: int) -> int:
-        """Returns what it takes on the GPU beside its weights and pages, in bytes: 0 where it was given up.
+        """Returns what they take on the GPU beside their weights and pages, in bytes: 0 for those that were given up.
 
         Args:
             parts: The model there.
             max_rows: Most rows of a forward.
         """
-        read = next((drafter for _, drafter in self._read), None)
-        return parts.drafter_bytes(read, max_rows)
-
-    @property
-    def is_there(self) -> bool:
-        """Whether one was read and, so far, nothing stands against it."""
-        return bool(self._read)
+        return sum(parts.drafter_bytes(drafter, max_rows) for _, drafter in self._read)
 
     def beside(
-        self, found: CpuDecoder | Drafts | None, info: RunnerInfo, measurements: Measurements
+        self,
+        decoder: CpuDecoder | Sequence[Drafts],
+        info: RunnerInfo,
+        measurements: Measurements,
     ) -> list[Drafting]:
         """Puts them beside the decoder.
 
         Args:
-            found: A decoder on a CPU, or the drafter as it stands beside one on a GPU.
+            decoder: A decoder on a CPU, or the drafters as they stand beside one on a GPU.
             info: Facts about the model.
             measurements: Keeps hashes.
 
@@ -308,12 +295,12 @@ class DrafterLoading:
         """
         beside: list[Drafting] = []
         names: list[str] = []
-        for choice, drafter in list(self._read):
-            if choice.folder is None or found is None:
+        for index, (choice, drafter) in enumerate(list(self._read)):
+            if choice.folder is None:
                 continue
             name = _other_than(names, choice.folder.name)
             try:
-                drafts = _drafts_of(found, drafter, info)
+                drafts = _drafts_of(decoder, index, drafter, info)
                 digest = model_hash(choice.folder, measurements)
                 one = Drafting(drafts, drafter, info, name=name, digest=digest)
             except ValueError as error:
@@ -326,21 +313,24 @@ class DrafterLoading:
     def _go_without(self, choice: DrafterChoice, error: ConfigError | ModelError) -> None:
         if choice.is_asked:
             raise error
-        self._read = [(other, drafter) for other, drafter in self._read if other is not choice]
-        if self._parts is not None:
-            # A GPU runs one: its memory is the model's again.
-            self._parts.set_drafter(None)
+        for other, drafter in self._read:
+            if other is choice and self._parts is not None:
+                # Its memory is the model's again.
+                self._parts.drop_drafter(drafter)
+        self._read = [one for one in self._read if one[0] is not choice]
         self._why_none = str(error)
         name = "" if choice.folder is None else f" {choice.folder.name}"
         self._report(f"without the drafter{name}: {error}")
 
 
-def _drafts_of(found: CpuDecoder | Drafts, drafter: Drafter, info: RunnerInfo) -> Drafts:
-    """A drafter beside its decoder, or as it stands there already."""
-    if not isinstance(found, CpuDecoder):
-        return found
+def _drafts_of(
+    decoder: CpuDecoder | Sequence[Drafts], index: int, drafter: Drafter, info: RunnerInfo
+) -> Drafts:
+    """A drafter beside its decoder, or the one at `index` as it stands there already."""
+    if not isinstance(decoder, CpuDecoder):
+        return decoder[index]
     return CpuDrafts(
-        found.core, drafter, max_context=info.max_context, max_rows=info.max_batch_rows
+        decoder.core, drafter, max_context=info.max_context, max_rows=info.max_batch_rows
     )
 
 

@@ -338,13 +338,12 @@ def assemble(
                 cache,
                 partition,
                 max_rows=options.batch_rows,
-                drafts=drafters.is_there,
                 report=report,
             )
     except ValueError as error:
         raise ModelError(f"{options.folder}: {error}") from error
     info = _info(options, config, parts, model_hash(options.folder, measurements), cache, size)
-    beside: CpuDecoder | Drafts | None = decoder if isinstance(decoder, CpuDecoder) else None
+    beside: CpuDecoder | Sequence[Drafts] = decoder if isinstance(decoder, CpuDecoder) else ()
     differing: Callable[[], list[str]] = list
     if not isinstance(parts, CpuWeights):
         from spectrie.model.runner.self_check import differing_products

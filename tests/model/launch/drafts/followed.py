@@ -15,9 +15,9 @@ from tests.model.drafters.session import PAGE, Request
 __all__ = ["Followed", "drafts_of", "levels_behind", "likeliest", "prefilled"]
 
 
-def drafts_of(runner: Runner) -> Any:
-    """The drafter beside a launcher."""
-    return runner._decoder.drafts  # type: ignore[attr-defined]
+def drafts_of(runner: Runner, number: int = 0) -> Any:
+    """A drafter beside a launcher."""
+    return runner._decoder.drafts[number]  # type: ignore[attr-defined]
 
 
 def likeliest(runner: Runner, plan: StepPlan) -> StepResult:

@@ -192,7 +192,7 @@ def test_levels_hold_the_memory_that_they_recorded(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = load(*written("eagle3", tiny, tmp_path))
-    levels: Any = runner._decoder.drafts._levels  # type: ignore[attr-defined]
+    levels: Any = runner._decoder.drafts[0]._levels  # type: ignore[attr-defined]
     made: list[weakref.ref[LevelArrays]] = []
 
     class Watched(LevelArrays):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,8 @@ import pytest
 from bench.gpu.simulated import simulated_gpu, small_start
 from spectrie.engine.options import EngineOptions
 from spectrie.llm import LLM
-from spectrie.model.drafters import DraftPlan
+from spectrie.model import Runner
+from spectrie.model.drafters import Answers, DraftPlan
 from spectrie.model.launch.drafts.levels.ahead import Ahead
 from spectrie.model.launch.drafts.memory import BEAMS
 from tests.model.drafters.asked import Asked, make_levels_cheap
@@ -41,18 +42,20 @@ def on_gpu() -> Iterator[None]:
 
 def answers(
     model: Path,
-    drafter: Path | None,
+    drafter: Path | Sequence[Path] | None,
     temperature: float,
     *,
-    mode: Literal["eagle2", "tiers"] = "eagle2",
+    mode: Literal["auto", "eagle2", "tiers"] = "eagle2",
     **options: Any,
 ) -> tuple[list[list[int]], int, int]:
     """Token ids of all prompts at once and of some again; drafts of the drafter that were accepted; preemptions."""
+    drafters = [drafter] if isinstance(drafter, Path) else drafter or ()
+    named = [str(one) for one in drafters] or "off"
     with LLM(
         model,
         dtype="float32",
         threads=1,
-        drafter="off" if drafter is None else str(drafter),
+        drafter=named,
         # Asks the drafter alone, whatever it costs.
         speculation="off" if drafter is None else mode,
         max_context=192,
@@ -135,6 +138,35 @@ def test_answers_are_those_of_plain_decoding_where_pages_run_out(
     assert asked.guesses
 
 
+@pytest.mark.parametrize("scarce", [False, True])
+@pytest.mark.usefixtures("on_gpu")
+def test_answers_beside_several_drafters_are_those_of_plain_decoding(
+    scarce: bool, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = partial(EngineOptions, lookahead_tokens=0)
+    monkeypatch.setattr("spectrie.llm.settings.EngineOptions", options)
+    plain, _, _ = answers(model, None, 0.8)
+    make_levels_cheap(monkeypatch)
+    Asked(monkeypatch)
+    numbers: list[int] = []
+    draft = Runner.draft
+
+    def noting(runner: Runner, plan: DraftPlan) -> Answers:
+        numbers.append(plan.drafter)
+        return draft(runner, plan)
+
+    monkeypatch.setattr(Runner, "draft", noting)
+    drafters = [write_drafter(kind, model, tmp_path / kind) for kind in ("eagle3", "mtp", "itself")]
+    few: dict[str, Any] = {"num_pages": SCARCE, "chunk_tokens": 16, "max_running": 8}
+    found, drafted, preemptions = answers(
+        model, drafters, 0.8, mode="auto", **(few if scarce else {})
+    )
+    assert found == plain
+    assert len(set(numbers)) > 1
+    assert drafted > 0
+    assert (preemptions > 0) == scarce
+
+
 @pytest.mark.parametrize(
     ("kind", "temperature", "mode"),
     [
@@ -157,8 +189,8 @@ def test_levels_behind_steps_change_no_answer(
     known: dict[int, list[bool]] = defaultdict(list)
     answer = Ahead.answers
 
-    def noting(ahead: Ahead, plan: DraftPlan) -> object:
-        found = answer(ahead, plan)
+    def noting(ahead: Ahead, plan: DraftPlan, moves: Any) -> object:
+        found = answer(ahead, plan, moves)
         known[plan.level].append(found is not None)
         return found
 

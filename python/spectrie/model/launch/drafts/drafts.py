@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-import spectrie_kernels
-from spectrie.model.decoder.decoder import Decoder
+from spectrie.model.decoder.decoder import Decoder, Follower
 from spectrie.model.drafters.plan import Answers, DraftPlan
 from spectrie.model.launch.capacity import buckets_up_to
 from spectrie.model.launch.drafts.entries import Entries
@@ -19,15 +18,20 @@ from spectrie.model.launch.drafts.fill import Fill
 from spectrie.model.launch.drafts.keeper import EntryKeeper, FeaturePlan
 from spectrie.model.launch.drafts.levels.ahead import Ahead, Left
 from spectrie.model.launch.drafts.levels.demand import BeamsAt, Demand
-from spectrie.model.launch.drafts.levels.level import Bounds, Drafted, Level
+from spectrie.model.launch.drafts.levels.level import (
+    Bounds,
+    Drafted,
+    Level,
+    moved_features,
+    moved_slots,
+)
 from spectrie.model.launch.drafts.levels.levels import Levels
+from spectrie.model.launch.drafts.levels.mover import NO_MOVES, Mover
 from spectrie.model.launch.drafts.levels.roots import StepWalks
 from spectrie.model.launch.drafts.memory import MAX_DRAFT_ROWS, SEATS, scratch_rows
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.weights import DraftWeights
 from spectrie.model.launch.drafts.words import Sections
-from spectrie.model.launch.ring import Pinned, Ring
-from spectrie.model.operators import TOP_K
 from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.plan import PlanArrays
 from spectrie.model.step.device import Device, Span
@@ -39,7 +43,6 @@ __all__ = ["Beside", "Drafts", "Kept"]
 
 Int32 = NDArray[np.int32]
 
-_FIRST_WORDS = 1 << 17
 _STEP_WORDS = 1 << 15
 _ATTENDING_WORDS = 1 << 18
 
@@ -61,6 +64,11 @@ class Kept:
     beside: Beside
     words: torch.Tensor
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether levels are computed behind the step."""
+        return self.beside.walks is not None
+
 
 class Drafts:
     """Entries that steps write, and levels. Calls must come from one thread at a time."""
@@ -78,7 +86,7 @@ class Drafts:
 
         Args:
             weights: Of the drafter.
-            decoder: Of the model, which is followed from now on.
+            decoder: Of the model, which `follower` reads.
             target: Its operators.
             device: Theirs.
             max_rows: Rows of the largest step.
@@ -86,7 +94,6 @@ class Drafts:
         kind, settings = weights.kind, target.settings
         page_size, reads_features = settings.page_size, bool(kind.taps)
         self._bytes = weights.bytes
-        self._naming = weights.naming
         self._target, self._device = target, device
         self.max_draft_rows = min(MAX_DRAFT_ROWS, max_rows)
         self._operators = DraftOperators(
@@ -96,7 +103,6 @@ class Drafts:
             draft_pages=-(-scratch_rows(weights.block, self.max_draft_rows) // page_size),
             first_key=int(reads_features),
         )
-        self._kind = kind
         self._keeper: EntryKeeper | None = None
         if reads_features:
             self._keeper = EntryKeeper(
@@ -107,15 +113,17 @@ class Drafts:
                 max_rows=max(max_rows, buckets_up_to(max_rows)[-1]),
                 width=decoder.hidden_size,
             )
-        decoder.follow(self._keeper)
+        features = None if self._keeper is None else self._keeper.features
+        self._mover = Mover(self._operators, target, device, features)
         self._levels = Levels(
             kind,
             weights.naming,
             self._operators,
             target,
             device,
-            features=None if self._keeper is None else self._keeper.features,
+            features=features,
             block=weights.block,
+            mover=self._mover,
             max_rows=self.max_draft_rows,
         )
         self._bounds = Bounds(
@@ -133,16 +141,20 @@ class Drafts:
         self._drafted = Drafted.none()
         self._ahead = self._new_ahead()
         self._demand = Demand()
-        self._owed = _NO_MOVES
+        self._owed = NO_MOVES
         self.num_ahead = 0
         """Rows of first levels that were answered by what had been computed behind a step."""
         self.num_beams = 0
         """The same of second levels."""
-        self._ring = Ring(device, _FIRST_WORDS)
         attends = self._keeper is not None and self._keeper.own_attention is not None
         words = _ATTENDING_WORDS if attends else _STEP_WORDS
         self._step_words = torch.zeros(words, dtype=torch.int32, device=target.device)
         self._entries: dict[int, Entries] = {}
+
+    @property
+    def follower(self) -> Follower | None:
+        """What reads the model's layers; None for a drafter that reads no features."""
+        return self._keeper
 
     @property
     def step_words(self) -> int:
@@ -186,9 +198,7 @@ class Drafts:
             packed: int32, where recorded steps have the packed step.
             drawn: int32, where they leave tokens.
         """
-        self._step_words.zero_()
         self._levels.record()
-        self._ring.reserve(_FIRST_WORDS, self._levels.result_words)
         number = self._levels.num_recorded
         if self._ahead is not None:
             left = Left(packed, self._step_words, drawn)
@@ -223,13 +233,13 @@ class Drafts:
         has_place = beside.sections.words <= self._step_words.numel()
         return has_place and beside.sections.fit(self._keeper.room(rows))
 
-    def send(self, beside: Beside | None, pinned: Pinned, rows: int) -> Kept | None:
+    def send(self, beside: Beside | None, memory: torch.Tensor, rows: int) -> Kept | None:
         """Launches the copy of what is read of a step, and ends the drafts of the step before.
 
         Args:
             beside: Of the step.
-            pinned: Memory of the step.
-            rows: Its rows.
+            memory: int32, pinned, of the step, with room for what is read of it.
+            rows: Rows of the step.
         """
         self._drafted = Drafted.none()
         self._demand.forget()
@@ -237,31 +247,30 @@ class Drafts:
             self._ahead.forget()
         if self._keeper is None or beside is None:
             return None
-        self._owed = _NO_MOVES
+        self._owed = NO_MOVES
         self._keeper.num_rows = rows
         sections = beside.sections
         count = sections.words
-        pinned.beside = self._ring.grown(pinned.beside, count)
-        sections.write(pinned.beside.numpy())
+        sections.write(memory.numpy())
         words = self._step_words[:count]
         if count > self._step_words.numel():
             words = torch.empty(count, dtype=torch.int32, device=self._step_words.device)
-        self._device.copy(words, pinned.beside[:count])
+        self._device.copy(words, memory[:count])
         return Kept(beside, words)
 
-    def follow(self, kept: Kept | None, packed: torch.Tensor, drawn: torch.Tensor) -> Span | None:
-        """Launches the levels behind a step that was launched, as far as they are wanted; returns their stretch of the
-        device's work. The step's results do not wait for them.
+    def follow(self, kept: Kept, packed: torch.Tensor, drawn: torch.Tensor, span: Span) -> None:
+        """Launches the levels behind a step that was launched, as far as they are wanted. The step's results do not wait
+        for them.
 
         Args:
             kept: Of the step.
             packed: int32, the packed step on the device.
             drawn: int32, its tokens there.
+            span: The device's work behind the step, begun; ended behind these levels.
         """
-        if kept is None or kept.beside.walks is None or self._ahead is None:
-            return None
-        left = Left(packed, kept.words, drawn)
-        return self._ahead.launch(kept.beside.walks, left, kept.beside.beams_at)
+        if kept.beside.walks is not None and self._ahead is not None:
+            left = Left(packed, kept.words, drawn)
+            self._ahead.launch(kept.beside.walks, left, kept.beside.beams_at, span)
 
     def begin(self, kept: Kept | None, step: StepInput, scratch: Scratch) -> None:
         """Launches what comes before the layers of a step that is not recorded."""
@@ -306,9 +315,12 @@ class Drafts:
         fill = Fill(plan, self._bounds)
         known = None
         if self._ahead is not None and level.rows:
-            known = self._ahead.answers(plan)
+            known = self._ahead.answers(plan, level.feature_moves)
         if known is None:
-            answers = self._computed(plan, level, fill)
+            if self._ahead is not None:
+                self._ahead.forget()
+            answers = self._levels.answers(plan, level, fill)
+            self._drafted, self._owed = level.drafted, NO_MOVES
         else:
             answers, places = known
             # No later level and no step begins without these.
@@ -320,71 +332,27 @@ class Drafts:
         self._demand.note(plan, answers)
         return answers
 
-    def _computed(self, plan: DraftPlan, level: Level, fill: Fill) -> Answers:
-        """Answers a level that was not computed ahead."""
+    def move(self, plan: DraftPlan) -> None:
+        """Moves what a level of another drafter moves: keys and values at once, features before they are read."""
+        slots = moved_slots(plan)
+        if len(slots):
+            if self._ahead is not None:
+                # Keys that were not there when its levels were computed.
+                self._ahead.forget()
+            self._mover.launch(slots, NO_MOVES)
+        if self._keeper is not None:
+            moves = moved_features(plan, self._keeper.num_rows, self._bounds)
+            self._owed = np.concatenate([self._owed, moves])
+
+    def settle(self) -> None:
+        """Moves the features whose moves wait, and reads nothing of the last step any more: steps without rows are
+        computed before the next one, over its rows."""
+        if len(self._owed):
+            self._mover.launch(NO_MOVES, self._owed)
+            self._owed = NO_MOVES
         if self._ahead is not None:
             self._ahead.forget()
-        moves_apart = fill.count > 0 or level.rows == 0
-        if moves_apart:
-            self._make_up(level, fill)
-        found = []
-        together = self._levels.together
-        for start in range(0, level.rows, together):
-            rows = slice(start, min(start + together, level.rows))
-            found.append(self._answer(plan, level, rows, with_moves=not moves_apart and not start))
-        if moves_apart and not level.rows:
-            self._device.wait()
-        self._drafted, self._owed = level.drafted, _NO_MOVES
-        return Answers(
-            *(
-                np.concatenate([getattr(one, name) for one in [*found, _NOTHING]])
-                for name in Answers.__slots__
-            )
-        )
-
-    def _answer(self, plan: DraftPlan, level: Level, rows: slice, *, with_moves: bool) -> Answers:
-        """Answers some rows of a level."""
-        indptr = plan.scored_indptr[rows.start : rows.stop + 1]
-        tokens = plan.scored_token[indptr[0] : indptr[-1]]
-        scored = self._naming.scored(indptr, tokens)
-        sections = level.part(rows, scored, with_moves=with_moves)
-        pinned = self._ring.take()
-        pinned.words = self._ring.grown(pinned.words, sections.words)
-        sections.write(pinned.words.numpy())
-        count = rows.stop - rows.start
-        sizes, results = self._levels.launch(sections, count, pinned.words, is_first=level.is_first)
-        # Scored tokens come last, and mostly fewer than there is room for.
-        words = sizes.words - sizes.scored + len(scored.at)
-        pinned.results = self._ring.grown(pinned.results, sizes.words)
-        self._device.copy(pinned.results[:words], results[:words])
-        pinned.done.record()
-        pinned.done.wait()
-        return self._naming.answers(pinned.results, sizes, count, scored, indptr)
-
-    @torch.inference_mode()
-    def _make_up(self, level: Level, fill: Fill) -> None:
-        """Launches a level's moves, then the keys of committed tokens, kernel by kernel."""
-        operators, target, device = self._operators, self._target, self._target.device
-
-        def pairs(moves: Int32) -> tuple[torch.Tensor, torch.Tensor]:
-            count = torch.tensor([len(moves)], dtype=torch.int32).to(device)
-            return torch.from_numpy(np.ascontiguousarray(moves)).to(device), count
-
-        moves, feature_moves = pairs(level.moves), pairs(level.feature_moves)
-        pieces = list(fill.pieces(operators.tiles, device))
-        kind, keeper = self._kind, self._keeper
-
-        @torch.inference_mode()
-        def work() -> None:
-            target.move(*moves)
-            operators.move(*moves)
-            if keeper is not None:
-                spectrie_kernels.move_rows(keeper.features, *feature_moves)
-            for piece in pieces:
-                operators.begin_step(piece, Scratch(device))
-                kind.entries(piece.tokens, None, operators)
-
-        self._device.launch(work)
+        self._step_words.zero_()
 
     def upkeep_ms(self) -> float:
         """Returns the milliseconds that entries add to a recorded step of one row, by the device's clock; 0 for a
@@ -392,9 +360,3 @@ class Drafts:
         if self._keeper is None:
             return 0.0
         return self._keeper.upkeep_ms(self._device, self._step_words, self._levels.heights)
-
-
-_NO_MOVES = np.zeros((0, 2), np.int32)
-_NOTHING = Answers(
-    np.zeros((0, TOP_K), np.int32), np.zeros((0, TOP_K), np.float32), np.zeros(0, np.float32)
-)

@@ -113,8 +113,7 @@ class Ahead:
         self._beams = Beams(
             trunk, device, roots=places, places=beams, heights=heights, max_rows=max_rows
         )
-        # Those of a step are read when the next one is over.
-        self._spans = [device.span(), device.span()]
+        self._span: Span | None = None
         self._fixed: Left | None = None
         self._walks: StepWalks | None = None
         self._launched: Launch | None = None
@@ -140,21 +139,20 @@ class Ahead:
         self._fixed = left
         return len(sizes) + number
 
-    def launch(self, walks: StepWalks, left: Left, beams_at: BeamsAt) -> Span:
-        """Launches a level behind the step launched last; returns the stretch of the device's work from the end of that
-        to the end of all levels that are launched ahead before the next one.
+    def launch(self, walks: StepWalks, left: Left, beams_at: BeamsAt, span: Span) -> None:
+        """Launches a level behind the step launched last.
 
         Args:
             walks: Of the step, one or more and up to `max_rows`.
             left: What the step leaves.
             beams_at: When a second level is launched too.
+            span: The device's work on all levels that are launched behind the step, begun: ended behind this one, and
+                again behind a second one that is launched later.
         """
         device, count = self._device, len(walks)
         bucket = capacity.bucket_of(count, self._buckets)
         size = next(one for one in self._output.sizes if one.rows == bucket)
-        self._spans.reverse()
-        span = self._spans[0]
-        span.begin()
+        self._span = span
         head = None
         is_recorded = self._fixed is not None and left.is_at(self._fixed)
         if is_recorded and size.computes is not None:
@@ -173,24 +171,24 @@ class Ahead:
             else:
                 self._launch_beams = launch
         span.end()
-        return span
 
     def forget(self) -> None:
         """Gives up the answers of the levels launched last."""
         self._launched = self._answered = self._launch_beams = None
         self._beams.forget()
 
-    def answers(self, plan: DraftPlan) -> tuple[Answers, Int64] | None:
+    def answers(self, plan: DraftPlan, moves: Int32) -> tuple[Answers, Int64] | None:
         """Answers a level by one that was launched behind the last step, once; None where none of these is it.
 
         Args:
             plan: The level, checked, of one row or more.
+            moves: int32 [any, 2], rows of features that are copied before it; those of the step stand behind the store.
 
         Returns:
             The answers, and the place of each row among draft slots and states.
         """
         if plan.level == 1:
-            return self._first(plan)
+            return self._first(plan, moves)
         answered, self._answered = self._answered, None
         if answered is None or plan.row_index != len(answered.of_rows):
             return None
@@ -199,13 +197,13 @@ class Ahead:
             return None
         return self._beams.answers(plan, walks)
 
-    def _first(self, plan: DraftPlan) -> tuple[Answers, Int64] | None:
+    def _first(self, plan: DraftPlan, moves: Int32) -> tuple[Answers, Int64] | None:
         """Answers a first level."""
         launched, self._launched, self._answered = self._launched, None, None
         if launched is None or self._walks is None or not self._output.takes(plan, launched):
             return None
         found = self._output.made(launched)
-        rows = self._walks.walks_of(plan, found)
+        rows = self._walks.walks_of(plan, found, moves, self._places.first_feature)
         if rows is None:
             return None
         self._answered = _Answered(self._walks, rows, found[:, 1].astype(np.int64))
@@ -215,10 +213,10 @@ class Ahead:
     def _go_on(self) -> None:
         """Launches a second level, if one was to be launched when the first is asked."""
         launch, self._launch_beams = self._launch_beams, None
-        if launch is not None:
+        if launch is not None and self._span is not None:
             launch()
             # The next step begins no earlier.
-            self._spans[0].end()
+            self._span.end()
 
     # Work refers to what it uses and not to this object: what holds it would then never be freed at once.
 

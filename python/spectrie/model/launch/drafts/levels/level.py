@@ -16,7 +16,16 @@ from spectrie.model.step.packed import FixedTiles, StepShape
 from spectrie_kernels import MAX_TREE_ROWS, DraftRows, KeyOrder
 from spectrie_kernels.attention.work import AttentionWork
 
-__all__ = ["Bounds", "Drafted", "Level", "check_indices", "check_pairs", "refuse"]
+__all__ = [
+    "Bounds",
+    "Drafted",
+    "Level",
+    "check_indices",
+    "check_pairs",
+    "moved_features",
+    "moved_slots",
+    "refuse",
+]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -133,7 +142,7 @@ class Level:
         self._check_requests()
         check_indices("row_request", plan.row_request, len(plan.request_kv_len))
         _check_starts("scored_indptr", plan.scored_indptr, len(plan.scored_token))
-        self.feature_moves = np.concatenate([owed, self._feature_moves(num_features)])
+        self.feature_moves = np.concatenate([owed, moved_features(plan, num_features, bounds)])
         """int32 [any, 2], rows of features; those of a forward stand behind the store."""
         self._known = known
         self._rows_of(before)
@@ -166,14 +175,6 @@ class Level:
             index = int(np.argmax(room < lengths))
             given = plan.page_indptr[index + 1]
             refuse("page_indptr", index, given, f"pages for {lengths[index]} tokens")
-
-    def _feature_moves(self, num_features: int) -> Int32:
-        plan, store_rows = self._plan, self._bounds.store_rows
-        if store_rows is None:
-            return np.zeros((0, 2), np.int32)
-        moves = check_pairs("feature_moves", plan.feature_moves, num_features, store_rows)
-        copies = check_pairs("feature_copies", plan.feature_copies, store_rows, store_rows)
-        return np.concatenate([moves + np.array([store_rows, 0], np.int32), copies])
 
     def _rows_of(self, before: Drafted) -> None:
         """Finds path, slot and position of each row."""
@@ -227,8 +228,7 @@ class Level:
     @property
     def moves(self) -> Int32:
         """Slots to copy, source and destination: int32 [any, 2]."""
-        moves = np.stack([self._plan.kv_move_src, self._plan.kv_move_dst], axis=1)
-        return moves.astype(np.int32)
+        return moved_slots(self._plan)
 
     def part(self, rows: slice, scored: Scored, *, with_moves: bool) -> Sections:
         """Returns some of its rows for the device, with the level's moves or without."""
@@ -352,6 +352,31 @@ class Level:
             path_begin=packed.path_begins,
             path_slots=packed.paths,
         )
+
+
+def moved_slots(plan: DraftPlan) -> Int32:
+    """Returns the slots that a level copies, source and destination: int32 [any, 2]."""
+    return np.stack([plan.kv_move_src, plan.kv_move_dst], axis=1).astype(np.int32)
+
+
+def moved_features(plan: DraftPlan, num_features: int, bounds: Bounds) -> Int32:
+    """Returns the rows of features that a level copies, source and destination: int32 [any, 2], none where none are read.
+    Those of the last forward stand behind the store.
+
+    Args:
+        plan: The level.
+        num_features: Rows of the last forward whose features are there.
+        bounds: What bounds it.
+
+    Raises:
+        ValueError: One is not below its limit.
+    """
+    store_rows = bounds.store_rows
+    if store_rows is None:
+        return np.zeros((0, 2), np.int32)
+    moves = check_pairs("feature_moves", plan.feature_moves, num_features, store_rows)
+    copies = check_pairs("feature_copies", plan.feature_copies, store_rows, store_rows)
+    return np.concatenate([moves + np.array([store_rows, 0], np.int32), copies])
 
 
 def refuse(what: str, index: int, given: Any, expected: str) -> NoReturn:

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 import spectrie_kernels
+from spectrie.model.drafters.plan import Answers, DraftPlan
 from spectrie.model.launch import capacity
 from spectrie.model.launch.drafts.blocks import Block
+from spectrie.model.launch.drafts.fill import Fill
 from spectrie.model.launch.drafts.kinds.kind import Kind
+from spectrie.model.launch.drafts.levels.level import Level
+from spectrie.model.launch.drafts.levels.mover import Mover
 from spectrie.model.launch.drafts.levels.trunk import Trunk
 from spectrie.model.launch.drafts.memory import ahead_rows, beam_rows, together
 from spectrie.model.launch.drafts.naming.naming import Naming
 from spectrie.model.launch.drafts.operators import DraftOperators
 from spectrie.model.launch.drafts.results import LevelSizes
 from spectrie.model.launch.drafts.words import LevelArrays, LevelShape, Sections
+from spectrie.model.launch.ring import Ring
+from spectrie.model.operators import TOP_K
 from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.step.device import Device, Recorded
 from spectrie.model.step.scratch import HeldScratch, Scratch
@@ -24,7 +31,11 @@ from spectrie_kernels import StepArray
 
 __all__ = ["Levels"]
 
+_FIRST_WORDS = 1 << 17
 _DEVICE_WORDS = 1 << 19
+_NOTHING = Answers(
+    np.zeros((0, TOP_K), np.int32), np.zeros((0, TOP_K), np.float32), np.zeros(0, np.float32)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,7 @@ class Levels:
         *,
         features: torch.Tensor | None,
         block: Block | None,
+        mover: Mover,
         max_rows: int,
     ) -> None:
         """Records nothing yet.
@@ -69,8 +81,11 @@ class Levels:
             device: Theirs.
             features: As the keeper has them; None where none are read.
             block: What a row of a first level becomes; None where it stays one row.
+            mover: Of the drafter.
             max_rows: Draft rows of a step.
         """
+        self._mover = mover
+        self._ring = Ring(device, _FIRST_WORDS)
         self._naming = naming
         self._operators, self._target = operators, target
         self._device = device
@@ -105,11 +120,6 @@ class Levels:
     def heights(self) -> tuple[int, int]:
         """Heights of attention's tiles."""
         return self._operators.heights(1 if self._block is None else self._block.rows)
-
-    @property
-    def result_words(self) -> int:
-        """int32 words of the results of recorded levels, at most."""
-        return self._results.numel()
 
     @property
     def num_recorded(self) -> int:
@@ -148,8 +158,62 @@ class Levels:
         for key, one in work.items():
             recorded = self._device.record(one)
             self._recorded[key] = _Level(rooms[key], arrays[key], sizes[key], recorded)
+        self._ring.reserve(_FIRST_WORDS, self._results.numel())
 
-    def launch(
+    def answers(self, plan: DraftPlan, level: Level, fill: Fill) -> Answers:
+        """Moves what a level moves, makes up what it lacks, and answers its rows; waits for that.
+
+        Args:
+            plan: The level.
+            level: The same, checked.
+            fill: Committed tokens whose keys it lacks.
+        """
+        moves_apart = fill.count > 0 or level.rows == 0
+        if moves_apart:
+            self._make_up(level, fill)
+        found = [_NOTHING]
+        for start in range(0, level.rows, self.together):
+            rows = slice(start, min(start + self.together, level.rows))
+            found.append(self._answer(plan, level, rows, with_moves=not moves_apart and not start))
+        if moves_apart and not level.rows:
+            self._device.wait()
+        names = Answers.__slots__
+        return Answers(*(np.concatenate([getattr(one, name) for one in found]) for name in names))
+
+    def _make_up(self, level: Level, fill: Fill) -> None:
+        """Launches a level's moves, then the keys of committed tokens, kernel by kernel."""
+        operators, kind, device = self._operators, self.trunk.kind, self._words.device
+        self._mover.launch(level.moves, level.feature_moves, with_model=True)
+        pieces = list(fill.pieces(operators.tiles, device))
+
+        @torch.inference_mode()
+        def work() -> None:
+            for piece in pieces:
+                operators.begin_step(piece, Scratch(device))
+                kind.entries(piece.tokens, None, operators)
+
+        self._device.launch(work)
+
+    def _answer(self, plan: DraftPlan, level: Level, rows: slice, *, with_moves: bool) -> Answers:
+        """Answers some rows of a level."""
+        indptr = plan.scored_indptr[rows.start : rows.stop + 1]
+        tokens = plan.scored_token[indptr[0] : indptr[-1]]
+        scored = self._naming.scored(indptr, tokens)
+        sections = level.part(rows, scored, with_moves=with_moves)
+        pinned = self._ring.take()
+        pinned.words = self._ring.grown(pinned.words, sections.words)
+        sections.write(pinned.words.numpy())
+        count = rows.stop - rows.start
+        sizes, results = self._launch(sections, count, pinned.words, is_first=level.is_first)
+        # Scored tokens come last, and mostly fewer than there is room for.
+        words = sizes.words - sizes.scored + len(scored.at)
+        pinned.results = self._ring.grown(pinned.results, sizes.words)
+        self._device.copy(pinned.results[:words], results[:words])
+        pinned.done.record()
+        pinned.done.wait()
+        return self._naming.answers(pinned.results, sizes, count, scored, indptr)
+
+    def _launch(
         self, sections: Sections, rows: int, pinned: torch.Tensor, *, is_first: bool
     ) -> tuple[LevelSizes, torch.Tensor]:
         """Launches rows of a level; returns where their results are.

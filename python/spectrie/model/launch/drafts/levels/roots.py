@@ -47,21 +47,24 @@ class StepWalks:
         """Returns the words of no walk."""
         return np.zeros((0, ROOT_WORDS), np.int32)
 
-    def walks_of(self, plan: DraftPlan, found: Int32) -> Int64 | None:
+    def walks_of(
+        self, plan: DraftPlan, found: Int32, moves: Int32, store_rows: int
+    ) -> Int64 | None:
         """Returns the walk behind which each row of a first level stands, int64 [rows]; None unless all of them stand
         behind one: with its token and position, behind the feature of its last row, over the same pages.
 
         Args:
             plan: The level.
             found: int32 [walks, 4], what the device found: token, position, row of the step.
+            moves: int32 [any, 2], rows of features that are copied before the level; those of the step stand behind
+                the store.
+            store_rows: Rows of the store.
         """
         if len(plan.kv_move_src):
             # Keys that were not there when the rows were computed.
             return None
         # Which row of the step has the feature that the store will have.
-        source = {to: row for row, to in plan.feature_moves.tolist()}
-        for _, to in plan.feature_copies.tolist():
-            source.pop(to, None)
+        source = {to: row - store_rows for row, to in moves.tolist()}
         walk_of = {row: walk for walk, row in enumerate(found[:, 2].tolist()) if row >= 0}
         features = plan.request_feature.tolist()
         walks = [walk_of.get(source.get(feature, -1), -1) for feature in features]

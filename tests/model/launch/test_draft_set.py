@@ -1,0 +1,207 @@
+"""Several drafters beside a model on a GPU: each answers as if it were alone, ahead of its levels too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.gpu.simulated import simulated_gpu, small_start
+from spectrie.model import Runner, load_runner
+from spectrie.model.drafters import Answers, LevelPlan
+from spectrie.model.plan import StepPlan
+from spectrie.model.step.wanted import Wanted
+from tests.model.drafters.asked import make_levels_cheap
+from tests.model.drafters.session import same
+from tests.model.launch.drafts.followed import Followed, drafts_of, likeliest, prefilled
+from tests.model.launch.drafts.scenes import TOKENS, written
+from tests.model.launch.test_graphs import MEMORY, Operations
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+KINDS = ("eagle3", "eagle2_deep", "mtp")
+LENGTHS = [(59, 3), (62, 0), (63, 1), (5, 2)]
+"""Tokens of prompts, and how many drafts of the step behind them are accepted."""
+FAR_SLOTS = [(2000, 2001)]
+"""Of pages that no request has."""
+
+
+@pytest.fixture(autouse=True)
+def _on_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    make_levels_cheap(monkeypatch)
+    with simulated_gpu(), small_start((1, 8, 64)):
+        yield
+
+
+@pytest.fixture
+def heads(tiny: Path, tmp_path: Path) -> list[Path]:
+    return [written(kind, tiny, tmp_path / kind)[1] for kind in KINDS]
+
+
+def load(target: Path, heads: Sequence[Path]) -> Runner:
+    return load_runner(
+        target, dtype="float32", threads=1, drafter=heads, num_pages=128, max_batch_rows=640
+    )
+
+
+def requests_of(runner: Runner) -> list[Followed]:
+    return [
+        Followed.of(
+            runner,
+            TOKENS[index : index + length],
+            right,
+            range(12 * index, 12 * index + 12),
+            seat=index,
+        )
+        for index, (length, right) in enumerate(LENGTHS)
+    ]
+
+
+def owed(requests: Sequence[Followed]) -> list[tuple[int, int]]:
+    """The moves of features that the next level or step must do."""
+    moves = [move for one in requests for move in one.request.moves]
+    for one in requests:
+        one.request.moves = []
+    return moves
+
+
+def levels(
+    runner: Runner,
+    numbers: Sequence[int],
+    requests: Sequence[Followed],
+    tokens: Sequence[int],
+    slots: Sequence[tuple[int, int]] = (),
+    scored: Sequence[Sequence[int]] | None = None,
+) -> dict[int, Answers]:
+    """A first level of each drafter; what moves is in the first that is asked."""
+    moves, found = owed(requests), {}
+    rows = [(token, requests[i].request.kv_len, i, -1) for i, token in enumerate(tokens)]
+    asked = [one.request.asked() for one in requests]
+    for number in numbers:
+        plan = LevelPlan.of(asked, rows, moves=moves, slots=slots, scored=scored, drafter=number)
+        found[number] = runner.draft(plan)
+        moves, slots = [], ()
+    return found
+
+
+def roots(requests: Sequence[Followed]) -> list[int]:
+    return [one.truth[one.right + 1] for one in requests]
+
+
+def stepped(
+    runner: Runner, requests: Sequence[Followed], numbers: Sequence[int], *, is_asked: bool
+) -> None:
+    """Takes requests up to behind a step of trees, before which drafters were asked or not."""
+    prefilled(runner, requests)
+    if is_asked:
+        levels(runner, numbers, requests, [one.truth[0] for one in requests])
+    likeliest(runner, StepPlan.joined([one.tree for one in requests]))
+    row = 0
+    for one in requests:
+        one.accept(row)
+        row += 1 + 2 * max(1, one.right) - (one.right == 0)
+
+
+def rewind(requests: Sequence[Followed]) -> None:
+    for one in requests:
+        one.rewind()
+
+
+def alone(target: Path, head: Path, slots: Sequence[tuple[int, int]] = ()) -> Answers:
+    """What one drafter without others answers behind a step, asked then."""
+    runner = load(target, [head])
+    requests = requests_of(runner)
+    stepped(runner, requests, [0], is_asked=False)
+    return levels(runner, [0], requests, roots(requests), slots, [[5, 9], [], [3], []])[0]
+
+
+def test_levels_behind_a_step_are_those_of_each_alone_though_one_level_moves_for_all(
+    tiny: Path, heads: list[Path]
+) -> None:
+    runner = load(tiny, heads)
+    requests = requests_of(runner)
+    for numbers in ([0, 1, 2], [2, 0, 1]):
+        for is_asked in (True, False):
+            stepped(runner, requests, numbers, is_asked=is_asked)
+            before = [drafts_of(runner, number).num_ahead for number in numbers]
+            scored = [[5, 9], [], [3], []]
+            found = levels(runner, numbers, requests, roots(requests), scored=scored)
+            used = [drafts_of(runner, number).num_ahead for number in numbers]
+            # Also where another one's level had the moves of features.
+            each = len(requests) if is_asked else 0
+            assert [now - then for now, then in zip(used, before, strict=True)] == 3 * [each]
+            for number in numbers:
+                assert same([found[number]], [alone(tiny, heads[number])]), (numbers, number)
+            rewind(requests)
+
+
+def test_a_level_that_moves_keys_leaves_none_that_were_computed_before(
+    tiny: Path, heads: list[Path]
+) -> None:
+    runner = load(tiny, heads)
+    requests = requests_of(runner)
+    stepped(runner, requests, [0, 1, 2], is_asked=True)
+    before = [drafts_of(runner, number).num_ahead for number in range(3)]
+    [(source, to)] = FAR_SLOTS
+    keys = [drafts_of(runner, number)._operators._keys for number in range(3)]
+    for one in keys:
+        one[:, source] = 7.0
+    scored = [[5, 9], [], [3], []]
+    found = levels(runner, [1, 0, 2], requests, roots(requests), FAR_SLOTS, scored)
+    assert [drafts_of(runner, number).num_ahead for number in range(3)] == before
+    for number, head in enumerate(heads):
+        assert same([found[number]], [alone(tiny, head, FAR_SLOTS)]), number
+    assert all((one[:, to] == 7.0).all() for one in keys)
+
+
+def test_one_that_is_taken_away_leaves_what_others_know_of_the_last_step(
+    tiny: Path, heads: list[Path]
+) -> None:
+    runner = load(tiny, heads)
+    requests = requests_of(runner)
+    stepped(runner, requests, [0, 1, 2], is_asked=True)
+    # Its level has the moves, which wait for those of the others.
+    levels(runner, [0], requests, roots(requests))
+    runner.drop_drafter(0)
+    assert [one.name for one in runner.drafters] == ["head#2", "layer"]
+    scored = [[5, 9], [], [3], []]
+    found = levels(runner, [2, 1], requests, roots(requests), scored=scored)
+    for number in (1, 2):
+        assert same([found[number]], [alone(tiny, heads[number])]), number
+    rewind(requests)
+    stepped(runner, requests, [1, 2], is_asked=True)
+    again = levels(runner, [1, 2], requests, roots(requests), scored=scored)
+    assert [drafts_of(runner, number).num_ahead > 0 for number in (1, 2)] == [True, True]
+    assert same([again[1], again[2]], [found[1], found[2]])
+    with pytest.raises(ValueError, match="no drafter of number 0"):
+        levels(runner, [0], requests, roots(requests))
+
+
+def test_a_step_waits_once_allocates_nothing_and_counts_levels_of_all_behind_it(
+    tiny: Path, heads: list[Path]
+) -> None:
+    runner = load(tiny, heads)
+    requests = requests_of(runner)
+    stepped(runner, requests, [0, 1, 2], is_asked=True)
+    levels(runner, [0, 1, 2], requests, roots(requests))
+    tree = StepPlan.joined([one.tree for one in requests])
+    device: Any = runner._decoder._device  # type: ignore[attr-defined]
+    device.wait()
+    device.counts.clear()
+    counted = Operations()
+    with counted.kernels():
+        launched = runner.launch(tree, Wanted.LIKELIEST)
+        launched.wait()
+    # The step, what each drafter reads of it, and a level of each: a launch, a copy and an event.
+    assert device.counts == {"wait": 2, "copy": 8, "replay": 4, "event": 4}
+    assert not set(counted.counts) & MEMORY
+    behind_one = load(tiny, heads[:1])
+    requests = requests_of(behind_one)
+    stepped(behind_one, requests, [0], is_asked=True)
+    levels(behind_one, [0], requests, roots(requests))
+    tree = StepPlan.joined([one.tree for one in requests])
+    alone = behind_one.launch(tree, Wanted.LIKELIEST)
+    alone.wait()
+    assert launched.followed_ms == 3 * alone.followed_ms > 0
