@@ -13,10 +13,9 @@ from typing import Any
 from bench.support.json_child import JsonChild
 from bench.support.machine import ROOT, commit_of
 
-__all__ = ["Build", "Child", "busy_seconds"]
+__all__ = ["Build", "Child"]
 
 _CORE = Path("python") / "spectrie" / "_core.abi3.so"
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +79,6 @@ class Child:
             self.close()
             raise RuntimeError(f"measuring {build.checkout} would have measured {package}")
 
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
-
     def take(self, number: int) -> tuple[dict[str, float], dict[str, Any]]:
         """Rates and facts of one sample."""
         reply = self._process.ask(number)
@@ -94,23 +88,3 @@ class Child:
         """Ends it."""
         self._process.close()
         self._cache.cleanup()
-
-
-def busy_seconds(pid: int) -> float:
-    """Processor seconds of a process, of its descendants and of those that have ended."""
-    parents, seconds = {}, {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = file.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue  # It has ended meanwhile.
-        one = int(file.parent.name)
-        parents[one] = int(fields[1])
-        seconds[one] = sum(map(int, fields[11:15])) / _TICKS
-    total = 0.0
-    pending = [pid]
-    while pending:
-        one = pending.pop()
-        total += seconds.get(one, 0.0)
-        pending += [child for child, parent in parents.items() if parent == one]
-    return total

@@ -6,13 +6,13 @@ import json
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.against.build import Build, Child, busy_seconds
+from bench.against.build import Build, Child
 from bench.draft.corpora.corpus import CorpusLock
 from bench.support import machine, report
 from bench.support.pairs import MAX_FOREIGN_CORES, MIN_PAIRS, median_interval
@@ -97,26 +97,21 @@ def run(base: Path, model: str, *, pairs: int, threads: int, quick: bool) -> Non
     report.write(name, "Two builds in turn", facts, _HEADER, cells, data, notes)
 
 
-def pairs_of(
-    base: _Take, ours: _Take, pairs: int, foreign: Callable[[], float]
-) -> tuple[dict[str, Row], dict[str, bool]]:
-    """Rows and equal facts of `pairs` pairs; every other one begins with ours.
+def pairs_of(base: _Take, ours: _Take, pairs: int) -> tuple[dict[str, Row], dict[str, bool]]:
+    """Rows and equal facts of `pairs` pairs; every other one begins with ours. One beside which others used too many cores
+    is taken again.
 
     Args:
         base: Takes a sample of the base.
         ours: Likewise.
         pairs: How many.
-        foreign: Processor seconds that others have used so far. A pair beside which they used too many
-            cores is taken again.
     """
     rows: dict[str, Row] = {}
     equal: dict[str, bool] = {}
     for number in range(pairs):
+        order = (base, ours) if number % 2 == 0 else (ours, base)
         for attempt in range(_RETRIES):
-            began, before = time.monotonic(), foreign()
-            order = (base, ours) if number % 2 == 0 else (ours, base)
-            samples = {take: take(number) for take in order}
-            cores = (foreign() - before) / max(time.monotonic() - began, 1e-9)
+            samples, cores = machine.foreign_cores(partial(_taken, order, number))
             if cores <= MAX_FOREIGN_CORES or attempt == _RETRIES - 1:
                 break
         (base_rates, base_facts), (our_rates, our_facts) = samples[base], samples[ours]
@@ -127,6 +122,12 @@ def pairs_of(
         for what, fact in base_facts.items():
             equal[what] = equal.get(what, True) and our_facts[what] == fact
     return rows, equal
+
+
+def _taken(
+    order: Sequence[_Take], number: int
+) -> dict[_Take, tuple[dict[str, float], dict[str, Any]]]:
+    return {take: take(number) for take in order}
 
 
 def samplers_of(dtypes: Sequence[str], documents: str) -> list[tuple[str, dict[str, Any]]]:
@@ -171,12 +172,7 @@ def _compare(
     children = [Child(build, name, folder, threads, more) for build in builds]
     try:
         base, ours = children
-
-        def foreign() -> float:
-            own = sum(busy_seconds(child.pid) for child in children)
-            return machine.busy_seconds() - own
-
-        new_rows, new_equal = pairs_of(base.take, ours.take, pairs, foreign)
+        new_rows, new_equal = pairs_of(base.take, ours.take, pairs)
     finally:
         for child in children:
             child.close()

@@ -25,11 +25,6 @@ class JsonChild:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
         )
 
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
-
     def ask(self, question: Any) -> dict[str, Any]:
         """Sends a line; returns the answer.
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from spectrie.model.machine import bf16_flags
+from spectrie.model.machine import Competition, bf16_flags
 
-__all__ = ["ROOT", "busy_seconds", "commit_of", "facts", "foreign_cores"]
+__all__ = ["ROOT", "commit_of", "facts", "foreign_cores"]
 
 ROOT = Path(__file__).resolve().parents[2]
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def facts(**more: Any) -> dict[str, Any]:
@@ -44,27 +42,11 @@ def commit_of(checkout: Path) -> str:
 
 
 def foreign_cores(action: Callable[[], Any]) -> tuple[Any, float]:
-    """Runs `action`; gives its result and how many cores others used meanwhile.
-
-    Others are all processes but this one and its children that have ended.
-    """
-    wall, busy, own = time.monotonic(), busy_seconds(), _own_seconds()
+    """Runs `action`; gives its result and how many of this process's cores others used meanwhile, as `Competition` counts
+    them."""
+    watch = Competition()
     result = action()
-    elapsed = max(time.monotonic() - wall, 1e-9)
-    foreign = (busy_seconds() - busy) - (_own_seconds() - own)
-    return result, max(0.0, foreign / elapsed)
-
-
-def busy_seconds() -> float:
-    """Processor seconds that all processes of the machine have used since it started."""
-    fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
-    user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, fields)
-    return (user + nice + system + irq + softirq) / _TICKS
-
-
-def _own_seconds() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return result, watch.cores() or 0.0
 
 
 def _cpu_field(name: str) -> str:

@@ -158,6 +158,7 @@ def test_others_compete_where_they_leave_less_than_the_cores(
     competition = machine.Competition()
     clocks.pass_by(2.0)
     assert competition.is_there() is expected
+    assert competition.cores() == pytest.approx(sum(others[:own]))
     assert machine.is_busy() is expected
     # What was a minute ago is past.
     clocks.others = [0.0] * len(others)
@@ -170,6 +171,7 @@ def test_without_times_of_processors_the_load_decides(monkeypatch: pytest.Monkey
     for load, expected in ((2.4, False), (2.6, True)):
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
         assert machine.Competition().is_there() is expected
+        assert machine.Competition().cores() is None
 
 
 SPIN = "import time; end = time.monotonic() + 20\nwhile time.monotonic() < end: pass"

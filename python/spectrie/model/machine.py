@@ -135,15 +135,21 @@ class Competition:
 
     def is_there(self) -> bool:
         """Returns whether others left less than this process's cores, but for half a core, on average until now."""
-        others_s = _seconds_of_others()
-        if self._others_s is None or others_s is None:
+        taken = self.cores()
+        if taken is None:
             try:
                 return os.getloadavg()[0] > num_cores() + _MARGIN_CORES
             except OSError:
                 return False
+        return len(_own_cpus()) - taken < num_cores() - _MARGIN_CORES
+
+    def cores(self) -> float | None:
+        """Returns how many of the cores that this process may use others used, on average until now; None if unknown."""
+        others_s = _seconds_of_others()
+        if self._others_s is None or others_s is None:
+            return None
         elapsed_s = max(time.monotonic() - self._began_s, 1e-3)
-        left = len(_own_cpus()) - (others_s - self._others_s) / elapsed_s
-        return left < num_cores() - _MARGIN_CORES
+        return max((others_s - self._others_s) / elapsed_s, 0.0)
 
 
 def is_busy() -> bool:

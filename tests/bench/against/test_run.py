@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.against.build import Build, busy_seconds
+from bench.against.build import Build
 from bench.against.run import Row, pairs_of, samplers_of
 from bench.against.samplers import SAMPLERS
+from bench.support import machine
 
 
 class Fake:
@@ -27,21 +25,25 @@ class Fake:
         return {"decode": self.rate}, {"tokens": [number], "name": self.name}
 
 
-def test_every_other_pair_begins_with_ours_and_facts_are_compared() -> None:
+def test_every_other_pair_begins_with_ours_and_facts_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "foreign_cores", lambda take: (take(), 0.0))
     asked: list[tuple[str, int]] = []
     base, ours = Fake("base", 10.0, asked), Fake("ours", 11.0, asked)
-    rows, equal = pairs_of(base, ours, 4, lambda: 0.0)
+    rows, equal = pairs_of(base, ours, 4)
     assert [name for name, _ in asked] == ["base", "ours", "ours", "base"] * 2
     assert [number for _, number in asked] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert rows["decode"].ratios == pytest.approx([1.1] * 4)
     assert equal == {"tokens": True, "name": False}
 
 
-def test_a_pair_beside_foreign_load_is_taken_again() -> None:
+def test_a_pair_beside_foreign_load_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []
-    seconds = itertools.chain([0.0, 1e9], itertools.repeat(1e9))
+    cores = itertools.chain([2.0], itertools.repeat(0.0))
+    monkeypatch.setattr(machine, "foreign_cores", lambda take: (take(), next(cores)))
     base, ours = Fake("base", 1.0, asked), Fake("ours", 1.0, asked)
-    rows, _ = pairs_of(base, ours, 1, lambda: next(seconds))
+    rows, _ = pairs_of(base, ours, 1)
     assert len(asked) == 4
     assert len(rows["decode"].ratios) == 1
 
@@ -71,16 +73,6 @@ def test_a_process_imports_the_package_of_its_build(tmp_path: Path) -> None:
     environment = Build(tmp_path, "abc").environment("cache")
     assert environment["PYTHONPATH"].split(":")[0] == str(tmp_path / "python")
     assert environment["SPECTRIE_CACHE"] == "cache"
-
-
-def test_seconds_of_a_process_hold_those_of_its_children() -> None:
-    code = "import time\nwhile time.process_time() < 0.1: pass\nprint(flush=True)\ninput()"
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        assert busy_seconds(os.getpid()) >= busy_seconds(process.pid) > 0
-        process.communicate(b"\n")
 
 
 def test_every_sampler_of_a_run_is_known() -> None:
