@@ -182,7 +182,7 @@ class Drafting:
         rows = [n for n in _ROWS if n <= self._drafts.max_rows // 2] or [1]
         has_later = self._drafts.max_rows > 1
         kind = f"draft costs {rows}" if has_later else "draft cost of one row"
-        key = f"{kind}, entries wait, threads{threads} {self._digest} {self._info.arithmetic}"
+        key = f"{kind}, upkeep by pairs, threads{threads} {self._digest} {self._info.arithmetic}"
         key = f"{key} on {machine.cpu_class()}"
         stored = measurements.get(key, is_busy=machine.is_busy)
         n = len(rows)
