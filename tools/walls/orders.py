@@ -43,7 +43,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "words",
         "entries kinds",
         "levels",
-        "fill keeper weights",
+        "keeper weights",
         "drafts",
     ),
     "python/spectrie/training": (

@@ -14,19 +14,18 @@ from spectrie.model.decoder.decoder import Decoder, Follower
 from spectrie.model.drafters.plan import Answers, DraftPlan
 from spectrie.model.launch.capacity import buckets_up_to
 from spectrie.model.launch.drafts.entries import Entries
-from spectrie.model.launch.drafts.fill import Fill
 from spectrie.model.launch.drafts.keeper import EntryKeeper, FeaturePlan
 from spectrie.model.launch.drafts.levels.ahead import Ahead, Left
 from spectrie.model.launch.drafts.levels.demand import BeamsAt, Demand
-from spectrie.model.launch.drafts.levels.level import (
-    Bounds,
-    Drafted,
-    Level,
+from spectrie.model.launch.drafts.levels.fill import Fill
+from spectrie.model.launch.drafts.levels.level import Bounds, Drafted, Level
+from spectrie.model.launch.drafts.levels.levels import Levels
+from spectrie.model.launch.drafts.levels.mover import (
+    NO_MOVES,
+    Mover,
     moved_features,
     moved_slots,
 )
-from spectrie.model.launch.drafts.levels.levels import Levels
-from spectrie.model.launch.drafts.levels.mover import NO_MOVES, Mover
 from spectrie.model.launch.drafts.levels.roots import StepWalks
 from spectrie.model.launch.drafts.memory import MAX_DRAFT_ROWS, SEATS, scratch_rows
 from spectrie.model.launch.drafts.operators import DraftOperators
@@ -341,7 +340,7 @@ class Drafts:
                 self._ahead.forget()
             self._mover.launch(slots, NO_MOVES)
         if self._keeper is not None:
-            moves = moved_features(plan, self._keeper.num_rows, self._bounds)
+            moves = moved_features(plan, self._keeper.num_rows, self._keeper.store_rows)
             self._owed = np.concatenate([self._owed, moves])
 
     def settle(self) -> None:

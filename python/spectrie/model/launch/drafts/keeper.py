@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import spectrie_kernels
 from spectrie.model.launch.drafts.entries import Entries, OwnAttention
 from spectrie.model.launch.drafts.kinds.kind import Kind
-from spectrie.model.launch.drafts.levels.level import check_pairs, refuse
+from spectrie.model.launch.drafts.levels.checks import check_pairs, refuse
 from spectrie.model.launch.drafts.operators import DraftOperators, NamedScratch
 from spectrie.model.launch.drafts.words import LevelArrays, LevelShape, Sections
 from spectrie.model.operators.gpu import GpuOperators

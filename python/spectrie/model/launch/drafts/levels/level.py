@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectrie.model.drafters.plan import DraftPlan
 from spectrie.model.launch.drafts.blocks import Block, BlockRows
+from spectrie.model.launch.drafts.levels.checks import check_indices, check_starts, refuse
+from spectrie.model.launch.drafts.levels.mover import moved_features, moved_slots
 from spectrie.model.launch.drafts.naming.scored import Scored
 from spectrie.model.launch.drafts.words import LevelSection, Sections
 from spectrie.model.step.packed import FixedTiles, StepShape
 from spectrie_kernels import MAX_TREE_ROWS, DraftRows, KeyOrder
 from spectrie_kernels.attention.work import AttentionWork
 
-__all__ = [
-    "Bounds",
-    "Drafted",
-    "Level",
-    "check_indices",
-    "check_pairs",
-    "moved_features",
-    "moved_slots",
-    "refuse",
-]
+__all__ = ["Bounds", "Drafted", "Level"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -141,8 +134,10 @@ class Level:
         check_indices("page_ids", plan.page_ids, bounds.num_pages)
         self._check_requests()
         check_indices("row_request", plan.row_request, len(plan.request_kv_len))
-        _check_starts("scored_indptr", plan.scored_indptr, len(plan.scored_token))
-        self.feature_moves = np.concatenate([owed, moved_features(plan, num_features, bounds)])
+        check_starts("scored_indptr", plan.scored_indptr, len(plan.scored_token))
+        self.feature_moves = np.concatenate(
+            [owed, moved_features(plan, num_features, bounds.store_rows)]
+        )
         """int32 [any, 2], rows of features; those of a forward stand behind the store."""
         self._known = known
         self._rows_of(before)
@@ -164,7 +159,7 @@ class Level:
 
     def _check_requests(self) -> None:
         plan, bounds = self._plan, self._bounds
-        _check_starts("page_indptr", plan.page_indptr, len(plan.page_ids))
+        check_starts("page_indptr", plan.page_indptr, len(plan.page_ids))
         lengths = plan.request_kv_len
         wrong = (lengths < 1) | (lengths >= bounds.max_context)
         if wrong.any():
@@ -352,63 +347,3 @@ class Level:
             path_begin=packed.path_begins,
             path_slots=packed.paths,
         )
-
-
-def moved_slots(plan: DraftPlan) -> Int32:
-    """Returns the slots that a level copies, source and destination: int32 [any, 2]."""
-    return np.stack([plan.kv_move_src, plan.kv_move_dst], axis=1).astype(np.int32)
-
-
-def moved_features(plan: DraftPlan, num_features: int, bounds: Bounds) -> Int32:
-    """Returns the rows of features that a level copies, source and destination: int32 [any, 2], none where none are read.
-    Those of the last forward stand behind the store.
-
-    Args:
-        plan: The level.
-        num_features: Rows of the last forward whose features are there.
-        bounds: What bounds it.
-
-    Raises:
-        ValueError: One is not below its limit.
-    """
-    store_rows = bounds.store_rows
-    if store_rows is None:
-        return np.zeros((0, 2), np.int32)
-    moves = check_pairs("feature_moves", plan.feature_moves, num_features, store_rows)
-    copies = check_pairs("feature_copies", plan.feature_copies, store_rows, store_rows)
-    return np.concatenate([moves + np.array([store_rows, 0], np.int32), copies])
-
-
-def refuse(what: str, index: int, given: Any, expected: str) -> NoReturn:
-    """Raises ValueError for an entry of a plan."""
-    raise ValueError(f"{what}[{index}] is {int(given)}, expected {expected}")
-
-
-def check_indices(what: str, values: Int32, limit: int) -> None:
-    """Raises ValueError unless all values are indices below `limit`."""
-    wrong = (values < 0) | (values >= limit)
-    if wrong.any():
-        index = int(np.argmax(wrong))
-        refuse(what, index, values[index], f"0..{limit}")
-
-
-def check_pairs(what: str, pairs: Int32, from_limit: int, to_limit: int) -> Int32:
-    """Returns pairs of indices, int32 [any, 2].
-
-    Raises:
-        ValueError: One is not below its limit.
-    """
-    flat = pairs.reshape(-1)
-    limits = np.tile([from_limit, to_limit], len(flat) // 2)
-    wrong = (flat < 0) | (flat >= limits)
-    if wrong.any():
-        index = int(np.argmax(wrong))
-        refuse(what, index, flat[index], f"0..{limits[index]}")
-    return flat.reshape(-1, 2)
-
-
-def _check_starts(what: str, starts: Int32, count: int) -> None:
-    wrong = (np.diff(starts) < 0) | (starts[1:] > count) | (starts[:-1] < 0)
-    if wrong.any():
-        index = int(np.argmax(wrong))
-        refuse(what, index, starts[index + 1], "ascending, within its list")

@@ -12,8 +12,8 @@ import spectrie_kernels
 from spectrie.model.drafters.plan import Answers, DraftPlan
 from spectrie.model.launch import capacity
 from spectrie.model.launch.drafts.blocks import Block
-from spectrie.model.launch.drafts.fill import Fill
 from spectrie.model.launch.drafts.kinds.kind import Kind
+from spectrie.model.launch.drafts.levels.fill import Fill
 from spectrie.model.launch.drafts.levels.level import Level
 from spectrie.model.launch.drafts.levels.mover import Mover
 from spectrie.model.launch.drafts.levels.trunk import Trunk

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from spectrie.model.drafters.plan import DraftPlan
-from spectrie.model.launch.drafts.levels.level import Bounds, check_indices, refuse
+from spectrie.model.launch.drafts.levels.checks import check_indices, refuse
+from spectrie.model.launch.drafts.levels.level import Bounds
 from spectrie.model.step.input import StepInput
 from spectrie_kernels import AttentionLayout, AttentionRows, AttentionTiles
 
