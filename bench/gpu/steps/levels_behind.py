@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from spectrie.model import Runner
 from spectrie.model.drafters import LevelPlan
+from spectrie.model.launch.drafts.drafts import Drafts
 from spectrie.model.launch.launcher import Launcher
 from spectrie.model.plan import StepPlan
 from spectrie.model.step.wanted import Wanted
@@ -37,12 +37,12 @@ def levels_behind_steps(runner: Runner) -> dict[str, dict[str, float]]:
     values: dict[str, dict[str, float]] = {}
     for goes_on in (False, True):
         for count in counts:
-            for what, time_us in _levels(runner, decoder.drafts, count, goes_on).items():
+            for what, time_us in _levels(runner, decoder.drafts[0], count, goes_on).items():
                 values.setdefault(f"{what}_behind_step_microseconds", {})[str(count)] = time_us
     return values
 
 
-def _levels(runner: Runner, drafts: Any, count: int, goes_on: bool) -> dict[str, float]:
+def _levels(runner: Runner, drafts: Drafts, count: int, goes_on: bool) -> dict[str, float]:
     """The times of one number of requests, of the fastest of some steps, whose levels go on to a second one or not;
     nothing where no such level follows a step."""
     most = min(runner.max_context, runner.num_pages * runner.page_size)
