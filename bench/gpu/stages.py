@@ -106,6 +106,12 @@ STAGES = {
                 (*_MODELS, "transformers"),
                 interpreted=False,
             ),
+            Check(
+                "answers beside drafters",
+                "bench.gpu.end_to_end.exactness:drafter_items",
+                _MODELS,
+                interpreted=False,
+            ),
         ),
     ),
 }

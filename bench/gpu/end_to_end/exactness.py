@@ -1,24 +1,28 @@
-"""The same requests in several ways on a device: alone, in company, drafted, in other chunks, preempted.
+"""The same requests in several ways on a device: alone, in company, drafted, by drafters too, in other chunks, preempted.
 
 With exact arithmetic all ways must give the same ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from bench.gpu.check import Item, NeedsDevice, Settings, Wrong
 from bench.gpu.end_to_end.requests import recorded
-from bench.gpu.models.shapes import MODELS, TINY
+from bench.gpu.models.random_head import write_random_block, write_random_head
+from bench.gpu.models.shapes import MODELS, TINY, ModelShape
 from bench.gpu.steps.loaded import dry_options, folder_of, on_device
 from spectrie import LLM
+from spectrie.model.runner.drafter_loading import found_drafter
 from spectrie.types import SpeculationOptions
 
-__all__ = ["items"]
+__all__ = ["drafter_items", "items"]
 
 _FAMILIES = ("routing", "human_eval_raw", "questions")
 _OF_EACH = 8
@@ -39,6 +43,8 @@ class _Way:
         together: Whether all requests run at once.
         speculation: Whether they are drafted.
         mode: How; None for what ships.
+        drafters: What stands beside the model, in the order in which they are named: a `head`, or `another`: the model
+            itself, or a head of blocks beside one of drawn weights.
         fill: Share of the prompts and answers of all requests that the cache holds; None for ample room.
     """
 
@@ -46,7 +52,8 @@ class _Way:
     options: dict[str, Any] = field(default_factory=dict)
     together: bool = True
     speculation: bool = True
-    mode: Literal["prob"] | None = None
+    mode: Literal["prob", "eagle2"] | None = None
+    drafters: tuple[Literal["head", "another"], ...] = ()
     fill: float | None = None
 
 
@@ -58,14 +65,30 @@ _WAYS = (
     _Way("together, drafted, chunks of 32", {"chunk_tokens": 32}),
     _Way("together, drafted, preempted", fill=0.5),
 )
+# The first drafter that is named is asked at every step, whatever that costs.
+_BESIDE_DRAFTERS = (
+    _Way("together, a head", mode="eagle2", drafters=("head",)),
+    _Way("alone, a head", together=False, mode="eagle2", drafters=("head",)),
+    _Way("together, another drafter", mode="eagle2", drafters=("another",)),
+    _Way("together, both, preempted", mode="eagle2", drafters=("head", "another"), fill=0.5),
+)
 
 
 def items(settings: Settings) -> Iterator[Item]:
     """One item a way, and one for the answers that it is compared with."""
+    yield from _items(settings, _WAYS)
+
+
+def drafter_items(settings: Settings) -> Iterator[Item]:
+    """The same of ways with drafters beside the model: a head, another drafter, and both."""
+    yield from _items(settings, _BESIDE_DRAFTERS)
+
+
+def _items(settings: Settings, ways: Sequence[_Way]) -> Iterator[Item]:
     expected: list[Ids] = []
     with on_device(settings):
         yield Item(_ALONE.name, partial(_reference, settings, expected))
-        for way in _WAYS:
+        for way in ways:
             yield Item(way.name, partial(_compare, settings, way, expected))
 
 
@@ -87,6 +110,8 @@ def _compare(settings: Settings, way: _Way, expected: list[Ids]) -> dict[str, An
             f"{len(expected) - same} of {len(expected)} answers differ, with {arithmetic} arithmetic",
             values,
         )
+    if way.drafters and not values["drafter_rows"]:
+        raise Wrong("no drafter was asked", values)
     return values
 
 
@@ -99,9 +124,12 @@ def _answers(settings: Settings, way: _Way) -> tuple[dict[str, Any], list[Ids]]:
     ]
     tokens = _DRY_TOKENS if settings.dry else _TOKENS
     model = Path(settings.model) if settings.model and not settings.dry else None
-    folder = model or folder_of(settings, TINY if settings.dry else MODELS[0])
+    folder = model or folder_of(settings, _shape(settings))
     options = dry_options(settings)
-    if settings.dry and way.speculation:
+    if way.drafters:
+        beside = {"head": _head, "another": _another}
+        options["drafter"] = [str(beside[one](settings, model)) for one in way.drafters]
+    if settings.dry and way.speculation and way.mode is None:
         # Whether drafts pay says nothing there.
         way = replace(way, mode="prob")
     if way.fill is not None:
@@ -119,8 +147,38 @@ def _answers(settings: Settings, way: _Way) -> tuple[dict[str, Any], list[Ids]]:
             "drafted_tokens": load.drafted_tokens,
             "accepted_tokens": load.accepted_tokens,
             "preemptions": load.preemptions,
+            "drafter_rows": load.head_rows,
         }
     return values, answers
+
+
+def _shape(settings: Settings) -> ModelShape:
+    return TINY if settings.dry else MODELS[0]
+
+
+def _head(settings: Settings, model: Path | None) -> Path:
+    """One of drawn weights beside a model of such; what ships for another.
+
+    Raises:
+        NeedsDevice: None ships for it.
+    """
+    if model is None:
+        return _drawn(settings, "head", write_random_head)
+    choice = found_drafter(model)
+    if choice.folder is None:
+        raise NeedsDevice(f"there is no head for {model.name}: {choice.why_none}")
+    return choice.folder
+
+
+def _another(settings: Settings, model: Path | None) -> Path:
+    return model or _drawn(settings, "blocks", write_random_block)
+
+
+def _drawn(settings: Settings, what: str, write: Callable[..., Path]) -> Path:
+    folder = Path(settings.scratch) / f"{_shape(settings).name}-exactness-{what}"
+    if not folder.exists():
+        write(folder, _shape(settings), dtype=torch.float32 if settings.dry else torch.bfloat16)
+    return folder
 
 
 def _run(

@@ -203,6 +203,9 @@ def test_every_way_gives_the_same_ids_and_does_what_it_is_named_after(dry: dict[
     assert found["together, drafted"]["accepted_tokens"] > 0
     assert found["together, drafted, preempted"]["preemptions"] > 0
     assert found["together, not drafted"]["preemptions"] == 0
+    rows = [row for row in dry["end_to_end"].rows if row["check"] == "answers beside drafters"]
+    beside = {row["name"]: row["values"] for row in rows}
+    assert beside["together, both, preempted"]["preemptions"] > 0
 
 
 def test_what_ran_without_a_device_is_no_result() -> None:
