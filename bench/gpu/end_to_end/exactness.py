@@ -69,7 +69,7 @@ _WAYS = (
 _BESIDE_DRAFTERS = (
     _Way("together, a head", mode="eagle2", drafters=("head",)),
     _Way("alone, a head", together=False, mode="eagle2", drafters=("head",)),
-    _Way("together, another drafter", mode="eagle2", drafters=("another",)),
+    _Way("together, another beside it", mode="eagle2", drafters=("another", "head")),
     _Way("together, both, preempted", mode="eagle2", drafters=("head", "another"), fill=0.5),
 )
 

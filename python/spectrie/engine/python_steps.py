@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -155,10 +156,12 @@ class PythonSteps:
             except RankLost:
                 raise
             except Exception as error:
+                warn_of_drafter(error, level.drafter)
+                # What failed has the drafter's memory, which the others may need at once.
+                traceback.clear_frames(error.__traceback__)
                 self._runner.drop_drafter(level.drafter)
                 self._drafts = self._runner.drafts
                 self._engine.draft_failed()
-                warn_of_drafter(error)
                 return
 
     def _planned_early(self, step: _Step) -> _Step | None:

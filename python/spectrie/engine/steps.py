@@ -87,6 +87,12 @@ class Failures:
             raise RuntimeError(f"{self._in_a_row} steps failed in a row") from error
 
 
-def warn_of_drafter(error: Exception) -> None:
-    """Logs that a drafter failed. It is not asked again, so this is logged once."""
-    log.warning("the drafter failed: steps go on without it", exc_info=error)
+def warn_of_drafter(error: Exception, drafter: int | None = None) -> None:
+    """Logs that a drafter failed. It is not asked again, so this is logged once for each.
+
+    Args:
+        error: What happened.
+        drafter: Its number, as plans have it; None where the error says which one it was.
+    """
+    which = "the drafter" if drafter is None else f"drafter {drafter + 1}"
+    log.warning("%s failed: steps go on without it", which, exc_info=error)

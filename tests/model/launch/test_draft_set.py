@@ -11,12 +11,14 @@ import pytest
 from bench.gpu.simulated import simulated_gpu, small_start
 from spectrie.model import Runner, load_runner
 from spectrie.model.drafters import Answers, LevelPlan
+from spectrie.model.launch.drafts.levels.levels import Levels
 from spectrie.model.plan import StepPlan
 from spectrie.model.step.wanted import Wanted
 from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.session import same
 from tests.model.launch.drafts.followed import Followed, drafts_of, likeliest, prefilled
 from tests.model.launch.drafts.scenes import TOKENS, written
+from tests.model.launch.drafts.test_ahead import nearly
 from tests.model.launch.test_graphs import MEMORY, Operations
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -24,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 KINDS = ("eagle3", "eagle2_deep", "mtp")
 LENGTHS = [(59, 3), (62, 0), (63, 1), (5, 2)]
 """Tokens of prompts, and how many drafts of the step behind them are accepted."""
-FAR_SLOTS = [(2000, 2001)]
-"""Of pages that no request has."""
+FAR_SLOTS = [(2001, 2002), (2000, 2001)]
+"""Of pages that no request has: copied twice, all would be the same."""
 
 
 @pytest.fixture(autouse=True)
@@ -144,16 +146,17 @@ def test_a_level_that_moves_keys_leaves_none_that_were_computed_before(
     requests = requests_of(runner)
     stepped(runner, requests, [0, 1, 2], is_asked=True)
     before = [drafts_of(runner, number).num_ahead for number in range(3)]
-    [(source, to)] = FAR_SLOTS
     keys = [drafts_of(runner, number)._operators._keys for number in range(3)]
+    keys.append(runner._decoder._operators._keys)  # type: ignore[attr-defined]
     for one in keys:
-        one[:, source] = 7.0
+        one[:, 2000], one[:, 2001] = 7.0, 8.0
     scored = [[5, 9], [], [3], []]
     found = levels(runner, [1, 0, 2], requests, roots(requests), FAR_SLOTS, scored)
     assert [drafts_of(runner, number).num_ahead for number in range(3)] == before
     for number, head in enumerate(heads):
         assert same([found[number]], [alone(tiny, head, FAR_SLOTS)]), number
-    assert all((one[:, to] == 7.0).all() for one in keys)
+    for one in keys:
+        assert (one[:, 2001] == 7.0).all() and (one[:, 2002] == 8.0).all()
 
 
 def test_one_that_is_taken_away_leaves_what_others_know_of_the_last_step(
@@ -177,6 +180,55 @@ def test_one_that_is_taken_away_leaves_what_others_know_of_the_last_step(
     assert same([again[1], again[2]], [found[1], found[2]])
     with pytest.raises(ValueError, match="no drafter of number 0"):
         levels(runner, [0], requests, roots(requests))
+
+
+def test_one_is_taken_away_though_steps_cannot_be_recorded_again(
+    tiny: Path, heads: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = load(tiny, heads)
+    requests = requests_of(runner)
+    device: Any = runner._decoder._device  # type: ignore[attr-defined]
+    record, levels_record, is_full = device.record, Levels.record, False
+
+    def recording(work: Any) -> Any:
+        if is_full:
+            raise RuntimeError("out of memory")
+        return record(work)
+
+    def recording_levels(self: Levels) -> None:
+        nonlocal is_full
+        is_full = True
+        levels_record(self)
+
+    # Levels find no memory; the steps before them did.
+    monkeypatch.setattr(device, "record", recording)
+    monkeypatch.setattr(Levels, "record", recording_levels)
+    runner.drop_drafter(0)
+    is_full = False
+    stepped(runner, requests, [1, 2], is_asked=False)
+    scored = [[5, 9], [], [3], []]
+    device.counts.clear()
+    found = levels(runner, [1, 2], requests, roots(requests), scored=scored)
+    # What was recorded of the second one still has its memory, as its turn has not come.
+    assert device.counts["replay"] == 1
+    for number in (1, 2):
+        # Products of torch, which are in place of kernels here, have bits that depend on the number of rows.
+        assert nearly([found[number]], [alone(tiny, heads[number])]), number
+
+
+def test_a_level_that_names_features_which_are_not_there_changes_nothing(
+    tiny: Path, heads: list[Path], tmp_path: Path
+) -> None:
+    runner = load(tiny, [written("model_itself", tiny, tmp_path)[1], heads[0]])
+    requests = requests_of(runner)
+    stepped(runner, requests, [1], is_asked=False)
+    keys = runner._decoder._operators._keys  # type: ignore[attr-defined]
+    keys[:, 2000], keys[:, 2001] = 7.0, 8.0
+    asked = [one.request.asked() for one in requests[:1]]
+    level = LevelPlan.of(asked, [], slots=[(2000, 2001)], moves=[(9999, 3)])
+    with pytest.raises(ValueError, match="feature_moves"):
+        runner.draft(level)
+    assert (keys[:, 2001] == 8.0).all()
 
 
 def test_a_step_waits_once_allocates_nothing_and_counts_levels_of_all_behind_it(

@@ -158,10 +158,10 @@ class DraftSet:
         asked = self._all.get(plan.drafter)
         if asked is None:
             raise ValueError(f"there is no drafter of number {plan.drafter}")
+        others = [(one, one.moves_of(plan)) for one in self._all.values() if one is not asked]
         answers = asked.draft(plan)
-        for drafts in self._all.values():
-            if drafts is not asked:
-                drafts.move(plan)
+        for one, (slots, rows) in others:
+            one.move(slots, rows)
         return answers
 
 

@@ -331,17 +331,25 @@ class Drafts:
         self._demand.note(plan, answers)
         return answers
 
-    def move(self, plan: DraftPlan) -> None:
-        """Moves what a level of another drafter moves: keys and values at once, features before they are read."""
-        slots = moved_slots(plan)
+    def moves_of(self, plan: DraftPlan) -> tuple[Int32, Int32]:
+        """Returns what a level of another drafter moves here: slots, and rows of features, int32 [any, 2] each.
+
+        Raises:
+            ValueError: There is no such row.
+        """
+        keeper = self._keeper
+        if keeper is None:
+            return moved_slots(plan), NO_MOVES
+        return moved_slots(plan), moved_features(plan, keeper.num_rows, keeper.store_rows)
+
+    def move(self, slots: Int32, rows: Int32) -> None:
+        """Moves what `moves_of` gave: keys and values at once, features before they are read."""
         if len(slots):
             if self._ahead is not None:
                 # Keys that were not there when its levels were computed.
                 self._ahead.forget()
             self._mover.launch(slots, NO_MOVES)
-        if self._keeper is not None:
-            moves = moved_features(plan, self._keeper.num_rows, self._keeper.store_rows)
-            self._owed = np.concatenate([self._owed, moves])
+        self._owed = np.concatenate([self._owed, rows])
 
     def settle(self) -> None:
         """Moves the features whose moves wait, and reads nothing of the last step any more: steps without rows are

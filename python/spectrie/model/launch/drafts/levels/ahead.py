@@ -131,6 +131,8 @@ class Ahead:
         def computing(size: Size) -> Callable[[], None]:
             return self._computing(size, size.head, left, scratch)
 
+        # Where this fails, none is recorded any more.
+        self._fixed = None
         self._output.rehearse(scratch, computing)
         self._device.wait()
         self._output.record(scratch, computing)

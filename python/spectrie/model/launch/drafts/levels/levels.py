@@ -127,11 +127,13 @@ class Levels:
         return len(self._recorded)
 
     def record(self) -> None:
-        """Records levels of numbers of rows; none may be in flight."""
-        self._buckets = capacity.buckets_up_to(self.together)
+        """Records levels of numbers of rows; none may be in flight. Where that fails, none is recorded any more."""
+        # What was recorded before writes to memory that is given up now.
+        self._recorded, self._buckets = {}, ()
+        buckets = capacity.buckets_up_to(self.together)
         scratch = self.scratch = HeldScratch(self._operators.device)
         self._words.zero_()
-        keys = [(rows, is_first) for rows in reversed(self._buckets) for is_first in (True, False)]
+        keys = [(rows, is_first) for rows in reversed(buckets) for is_first in (True, False)]
         rooms = {(rows, is_first): self._room(rows, is_first=is_first) for rows, is_first in keys}
         arrays: dict[tuple[int, bool], LevelArrays] = {}
         for rows, is_first in keys:
@@ -159,6 +161,7 @@ class Levels:
             recorded = self._device.record(one)
             self._recorded[key] = _Level(rooms[key], arrays[key], sizes[key], recorded)
         self._ring.reserve(_FIRST_WORDS, self._results.numel())
+        self._buckets = buckets
 
     def answers(self, plan: DraftPlan, level: Level, fill: Fill) -> Answers:
         """Moves what a level moves, makes up what it lacks, and answers its rows; waits for that.
