@@ -46,9 +46,7 @@ class PythonSteps:
         *,
         starts_early: bool = True,
     ) -> None:
-        self._starts_early = (
-            starts_early and runner.device_shape is not None and runner.starts_early
-        )
+        self._starts_early = starts_early and runner.device_shape is not None
         self._drafts = runner.drafts
         self._engine = engine
         self._runner = runner
@@ -167,7 +165,8 @@ class PythonSteps:
     def _planned_early(self, step: _Step) -> _Step | None:
         """Launches what follows a step on the device, if that needs none of its results."""
         launched = step.launched
-        may_start = self._starts_early and not self._stopping
+        # Not once steps are recorded no more.
+        may_start = self._starts_early and self._runner.starts_early and not self._stopping
         if not may_start or launched is None or launched.drawn is None:
             return None
         plan = self._engine.plan_early(time.monotonic())

@@ -203,7 +203,9 @@ def test_one_is_taken_away_though_steps_cannot_be_recorded_again(
     # Levels find no memory; the steps before them did.
     monkeypatch.setattr(device, "record", recording)
     monkeypatch.setattr(Levels, "record", recording_levels)
+    assert runner.starts_early
     runner.drop_drafter(0)
+    assert not runner.starts_early
     is_full = False
     stepped(runner, requests, [1, 2], is_asked=False)
     scored = [[5, 9], [], [3], []]
