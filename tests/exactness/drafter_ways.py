@@ -89,6 +89,9 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 """Options of each form; the stop texts of `late` are looked for when all others have ended."""
 
+FIXED_FORM = "penalties"
+"""Requests of it ask a drafter whatever it costs where the machine's clock may say that it never pays."""
+
 RULED = ("grammar", "schema", "object")
 """Forms whose answers a grammar holds to its own."""
 
@@ -293,6 +296,8 @@ def run(model: Path, drafters: Sequence[Path], way: Way, chosen: Sequence[Ask]) 
                 bigrams="off",
             )
         )
+        if drafters and way.loop == "native" and way.speculation == "auto":
+            chosen = [_fixed(ask) for ask in chosen]
         for _ in range(2):
             order = draw.sample(chosen, len(chosen))
             for ask, completion in zip(order, _completions(llm, order, gate), strict=True):
@@ -312,6 +317,13 @@ def run(model: Path, drafters: Sequence[Path], way: Way, chosen: Sequence[Ask]) 
         gate.most_requests,
         [levels for levels, _, _ in load.drafters],
     )
+
+
+def _fixed(ask: Ask) -> Ask:
+    if ask.form != FIXED_FORM:
+        return ask
+    fixed = {"speculation": SpeculationOptions(mode="eagle2")}
+    return dataclasses.replace(ask, options=ask.options | fixed)
 
 
 def _completions(llm: LLM, order: Sequence[Ask], gate: Gate) -> list[Completion]:
