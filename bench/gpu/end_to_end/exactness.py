@@ -5,19 +5,17 @@ With exact arithmetic all ways must give the same ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
 from bench.gpu.check import Item, NeedsDevice, Settings, Wrong
 from bench.gpu.end_to_end.requests import recorded
 from bench.gpu.models.random_head import write_random_block, write_random_head
 from bench.gpu.models.shapes import MODELS, TINY, ModelShape
-from bench.gpu.steps.loaded import dry_options, folder_of, on_device
+from bench.gpu.steps.loaded import dry_options, folder_of, head_of, on_device
 from spectrie import LLM
 from spectrie.model.runner.drafter_loading import found_drafter
 from spectrie.types import SpeculationOptions
@@ -163,7 +161,7 @@ def _head(settings: Settings, model: Path | None) -> Path:
         NeedsDevice: None ships for it.
     """
     if model is None:
-        return _drawn(settings, "head", write_random_head)
+        return head_of(settings, _shape(settings), "levels", write_random_head)
     choice = found_drafter(model)
     if choice.folder is None:
         raise NeedsDevice(f"there is no head for {model.name}: {choice.why_none}")
@@ -171,14 +169,7 @@ def _head(settings: Settings, model: Path | None) -> Path:
 
 
 def _another(settings: Settings, model: Path | None) -> Path:
-    return model or _drawn(settings, "blocks", write_random_block)
-
-
-def _drawn(settings: Settings, what: str, write: Callable[..., Path]) -> Path:
-    folder = Path(settings.scratch) / f"{_shape(settings).name}-exactness-{what}"
-    if not folder.exists():
-        write(folder, _shape(settings), dtype=torch.float32 if settings.dry else torch.bfloat16)
-    return folder
+    return model or head_of(settings, _shape(settings), "blocks", write_random_block)
 
 
 def _run(

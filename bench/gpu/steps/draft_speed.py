@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any, Protocol
-
-import torch
+from typing import Any
 
 from bench.gpu.check import Item, Settings
 from bench.gpu.models.random_head import write_random_block, write_random_head
 from bench.gpu.models.shapes import ModelShape
 from bench.gpu.steps.levels_behind import levels_behind_steps
-from bench.gpu.steps.loaded import dry_options, folder_of, measured_models, on_device
+from bench.gpu.steps.loaded import (
+    WriteHead,
+    dry_options,
+    folder_of,
+    head_of,
+    measured_models,
+    on_device,
+)
 from spectrie.model import load_runner
 
 __all__ = ["block_items", "items"]
-
-
-class _Write(Protocol):
-    def __call__(self, folder: Path, shape: ModelShape, *, dtype: torch.dtype) -> Path: ...
 
 
 def items(settings: Settings) -> Iterator[Item]:
@@ -34,7 +34,7 @@ def block_items(settings: Settings) -> Iterator[Item]:
     yield from _of_head(settings, "blocks", write_random_block)
 
 
-def _of_head(settings: Settings, what: str, write: _Write) -> Iterator[Item]:
+def _of_head(settings: Settings, what: str, write: WriteHead) -> Iterator[Item]:
     with on_device(settings):
         model = measured_models(settings)[0]
         for arithmetic in ("exact", "fast"):
@@ -43,17 +43,14 @@ def _of_head(settings: Settings, what: str, write: _Write) -> Iterator[Item]:
 
 
 def _levels(
-    settings: Settings, model: ModelShape, arithmetic: str, what: str, write: _Write
+    settings: Settings, model: ModelShape, arithmetic: str, what: str, write: WriteHead
 ) -> dict[str, Any]:
-    head = Path(settings.scratch) / f"{model.name}-{what}"
-    if not head.exists():
-        write(head, model, dtype=torch.float32 if settings.dry else torch.bfloat16)
     runner = load_runner(
         folder_of(settings, model),
         device="cuda",
         # Falls to fast where the device is not exact, so that the rest can be measured all the same.
         gpu_arithmetic="auto" if arithmetic == "exact" else arithmetic,
-        drafter=head,
+        drafter=head_of(settings, model, what, write),
         **dry_options(settings),
     )
     try:

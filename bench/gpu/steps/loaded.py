@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from unittest import mock
 
 import torch
@@ -19,7 +19,21 @@ from bench.gpu.models.shapes import MODELS, TINY, ModelShape
 from bench.gpu.simulated import simulated_gpu, small_start
 from spectrie.model import Runner, load_runner
 
-__all__ = ["LoadedModel", "dry_options", "folder_of", "measured_models", "on_device"]
+__all__ = [
+    "LoadedModel",
+    "WriteHead",
+    "dry_options",
+    "folder_of",
+    "head_of",
+    "measured_models",
+    "on_device",
+]
+
+
+class WriteHead(Protocol):
+    """Writes a head for a model, and returns the folder."""
+
+    def __call__(self, folder: Path, shape: ModelShape, *, dtype: torch.dtype) -> Path: ...
 
 
 def measured_models(settings: Settings) -> tuple[ModelShape, ...]:
@@ -47,6 +61,14 @@ def folder_of(settings: Settings, model: ModelShape) -> Path:
     folder = Path(settings.scratch) / model.name
     context = 512 if settings.dry else 32_768
     return write_random_model(folder, model, max_context=context)
+
+
+def head_of(settings: Settings, model: ModelShape, what: str, write: WriteHead) -> Path:
+    """The folder of a head of drawn weights for a model, called `what`, written where it is missing."""
+    folder = Path(settings.scratch) / f"{model.name}-{what}"
+    if not folder.exists():
+        write(folder, model, dtype=torch.float32 if settings.dry else torch.bfloat16)
+    return folder
 
 
 def dry_options(settings: Settings) -> dict[str, Any]:

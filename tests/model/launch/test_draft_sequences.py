@@ -17,9 +17,18 @@ from spectrie.model.drafters import Answers, LevelPlan
 from spectrie.model.plan import StepPlan
 from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.session import same
-from tests.model.launch.drafts.followed import Followed, drafts_of, likeliest
+from tests.model.launch.drafts.followed import (
+    Followed,
+    accept,
+    drafts_of,
+    likeliest,
+    owed,
+    rewind,
+    roots,
+)
 from tests.model.launch.drafts.scenes import written
-from tests.model.launch.test_draft_set import FAR_SLOTS, load, owed, requests_of, rewind
+from tests.model.launch.drafts.test_ahead import load
+from tests.model.launch.test_draft_set import FAR_SLOTS, requests_of
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -69,11 +78,8 @@ class Play:
                 row += len(tokens)
             self._levels([one.truth[0] for one in self._requests])
             self._step("likeliest", StepPlan.joined([one.tree for one in self._requests]))
-            row = 0
-            for one in self._requests:
-                one.accept(row)
-                row += 1 + 2 * max(1, one.right) - (one.right == 0)
-            self._levels([one.truth[one.right + 1] for one in self._requests])
+            accept(self._requests)
+            self._levels(roots(self._requests))
             rewind(self._requests)
         return self._alive
 

@@ -9,16 +9,26 @@ from typing import Any
 import pytest
 
 from bench.gpu.simulated import simulated_gpu, small_start
-from spectrie.model import Runner, load_runner
+from spectrie.model import Runner
 from spectrie.model.drafters import Answers, LevelPlan
 from spectrie.model.launch.drafts.levels.levels import Levels
 from spectrie.model.plan import StepPlan
 from spectrie.model.step.wanted import Wanted
 from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.session import same
-from tests.model.launch.drafts.followed import Followed, drafts_of, likeliest, prefilled
-from tests.model.launch.drafts.scenes import TOKENS, written
-from tests.model.launch.drafts.test_ahead import nearly
+from tests.model.launch.drafts import followed
+from tests.model.launch.drafts.followed import (
+    Followed,
+    accept,
+    drafts_of,
+    likeliest,
+    owed,
+    prefilled,
+    rewind,
+    roots,
+)
+from tests.model.launch.drafts.scenes import written
+from tests.model.launch.drafts.test_ahead import load, nearly
 from tests.model.launch.test_graphs import MEMORY, Operations
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -42,31 +52,8 @@ def heads(tiny: Path, tmp_path: Path) -> list[Path]:
     return [written(kind, tiny, tmp_path / kind)[1] for kind in KINDS]
 
 
-def load(target: Path, heads: Sequence[Path]) -> Runner:
-    return load_runner(
-        target, dtype="float32", threads=1, drafter=heads, num_pages=128, max_batch_rows=640
-    )
-
-
 def requests_of(runner: Runner) -> list[Followed]:
-    return [
-        Followed.of(
-            runner,
-            TOKENS[index : index + length],
-            right,
-            range(12 * index, 12 * index + 12),
-            seat=index,
-        )
-        for index, (length, right) in enumerate(LENGTHS)
-    ]
-
-
-def owed(requests: Sequence[Followed]) -> list[tuple[int, int]]:
-    """The moves of features that the next level or step must do."""
-    moves = [move for one in requests for move in one.request.moves]
-    for one in requests:
-        one.request.moves = []
-    return moves
+    return followed.requests_of(runner, LENGTHS)
 
 
 def levels(
@@ -88,10 +75,6 @@ def levels(
     return found
 
 
-def roots(requests: Sequence[Followed]) -> list[int]:
-    return [one.truth[one.right + 1] for one in requests]
-
-
 def stepped(
     runner: Runner, requests: Sequence[Followed], numbers: Sequence[int], *, is_asked: bool
 ) -> None:
@@ -100,15 +83,7 @@ def stepped(
     if is_asked:
         levels(runner, numbers, requests, [one.truth[0] for one in requests])
     likeliest(runner, StepPlan.joined([one.tree for one in requests]))
-    row = 0
-    for one in requests:
-        one.accept(row)
-        row += 1 + 2 * max(1, one.right) - (one.right == 0)
-
-
-def rewind(requests: Sequence[Followed]) -> None:
-    for one in requests:
-        one.rewind()
+    accept(requests)
 
 
 def alone(target: Path, head: Path, slots: Sequence[tuple[int, int]] = ()) -> Answers:

@@ -11,19 +11,25 @@ from spectrie.model import Runner
 from spectrie.model.drafters import Answers, LevelPlan
 from spectrie.model.launch.drafts.memory import BEAMS
 from spectrie.model.plan import StepPlan
-from tests.model.launch.drafts.followed import Followed, drafts_of, likeliest, prefilled
-from tests.model.launch.drafts.test_ahead import first_level, poison, roots
+from tests.model.launch.drafts.followed import (
+    Followed,
+    accept,
+    drafts_of,
+    likeliest,
+    prefilled,
+    rewind,
+    roots,
+)
+from tests.model.launch.drafts.test_ahead import first_level, poison
 
 __all__ = [
     "ALL",
     "Tokens",
-    "accept",
     "asked_of_beams",
     "both",
     "levels",
     "named_level",
     "nothing_ahead",
-    "rewind",
     "second_level",
 ]
 
@@ -111,18 +117,6 @@ def asked_of_beams(runner: Runner, requests: Sequence[Followed], *, named: bool 
     first = runner.draft(named_level(requests, [one.truth[0] for one in requests], named=named))
     beams = [(row, 0) for row in range(len(requests))]
     runner.draft(second_level(requests, first, beams, scored=[]))
-
-
-def accept(requests: Sequence[Followed]) -> None:
-    row = 0
-    for one in requests:
-        one.accept(row)
-        row += 1 + 2 * max(1, one.right) - (one.right == 0)
-
-
-def rewind(requests: Sequence[Followed]) -> None:
-    for one in requests:
-        one.rewind()
 
 
 @contextmanager

@@ -11,8 +11,20 @@ from spectrie.model.drafters import Answers, LevelPlan
 from spectrie.model.plan import StepPlan, StepResult
 from spectrie.model.step.wanted import Wanted
 from tests.model.drafters.session import PAGE, Request
+from tests.model.launch.drafts.scenes import TOKENS
 
-__all__ = ["Followed", "drafts_of", "levels_behind", "likeliest", "prefilled"]
+__all__ = [
+    "Followed",
+    "accept",
+    "drafts_of",
+    "levels_behind",
+    "likeliest",
+    "owed",
+    "prefilled",
+    "requests_of",
+    "rewind",
+    "roots",
+]
 
 
 def drafts_of(runner: Runner, number: int = 0) -> Any:
@@ -130,6 +142,47 @@ class Followed:
                 page = request.pages[request.kv_len // PAGE - 1]
                 request.moves.append((first_row + row, page))
         request.moves.append((first_row + rows[-1], request.store))
+
+
+def requests_of(runner: Runner, lengths: Sequence[tuple[int, int]]) -> list[Followed]:
+    """Requests with prompts of so many tokens, of which so many drafts of the step behind them are accepted."""
+    return [
+        Followed.of(
+            runner,
+            TOKENS[index : index + length],
+            right,
+            range(12 * index, 12 * index + 12),
+            seat=index,
+        )
+        for index, (length, right) in enumerate(lengths)
+    ]
+
+
+def owed(requests: Sequence[Followed]) -> list[tuple[int, int]]:
+    """The moves of features that the next level or step must do."""
+    moves = [move for one in requests for move in one.request.moves]
+    for one in requests:
+        one.request.moves = []
+    return moves
+
+
+def roots(requests: Sequence[Followed]) -> list[int]:
+    """The token behind the accepted drafts of each."""
+    return [one.truth[one.right + 1] for one in requests]
+
+
+def accept(requests: Sequence[Followed]) -> None:
+    """Commits what is right of the trees of a step."""
+    row = 0
+    for one in requests:
+        one.accept(row)
+        row += 1 + 2 * max(1, one.right) - (one.right == 0)
+
+
+def rewind(requests: Sequence[Followed]) -> None:
+    """Goes back to before the last tokens of all prompts."""
+    for one in requests:
+        one.rewind()
 
 
 def prefilled(runner: Runner, requests: Sequence[Followed]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,16 @@ from spectrie.model.plan import StepPlan
 from spectrie.model.step.wanted import Wanted
 from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.session import same
+from tests.model.launch.drafts import followed
 from tests.model.launch.drafts.followed import (
     Followed,
+    accept,
     drafts_of,
     levels_behind,
     likeliest,
+    owed,
     prefilled,
+    roots,
 )
 from tests.model.launch.drafts.scenes import TOKENS, written
 from tests.model.launch.test_graphs import MEMORY, Operations
@@ -51,22 +55,13 @@ def _on_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def load(target: Path, head: Path | str, **options: Any) -> Runner:
+def load(target: Path, head: Path | str | Sequence[Path], **options: Any) -> Runner:
     given = {"num_pages": 128, "max_batch_rows": 640} | options
     return load_runner(target, dtype="float32", threads=1, drafter=head, **given)
 
 
 def requests_of(runner: Runner) -> list[Followed]:
-    return [
-        Followed.of(
-            runner,
-            TOKENS[index : index + length],
-            right,
-            range(12 * index, 12 * index + 12),
-            seat=index,
-        )
-        for index, (length, right) in enumerate(LENGTHS)
-    ]
+    return followed.requests_of(runner, LENGTHS)
 
 
 def device_of(runner: Runner) -> FakeDevice:
@@ -132,22 +127,13 @@ def stepped(runner: Runner, requests: list[Followed], *, is_asked_before: bool) 
     if is_asked_before:
         runner.draft(first_level(requests, [one.truth[0] for one in requests]))
     likeliest(runner, StepPlan.joined([one.tree for one in requests]))
-    row = 0
-    for one in requests:
-        one.accept(row)
-        row += 1 + 2 * max(1, one.right) - (one.right == 0)
+    accept(requests)
 
 
 def first_level(requests: list[Followed], tokens: list[int], **options: Any) -> LevelPlan:
-    moves = [move for one in requests for move in one.request.moves]
-    for one in requests:
-        one.request.moves = []
+    moves = owed(requests)
     rows = [(token, requests[i].request.kv_len, i, -1) for i, token in enumerate(tokens)]
     return LevelPlan.of([one.request.asked() for one in requests], rows, moves=moves, **options)
-
-
-def roots(requests: list[Followed]) -> list[int]:
-    return [one.truth[one.right + 1] for one in requests]
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "eagle3_of_target", "eagle3_low_rank", "mtp"])

@@ -24,15 +24,21 @@ from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.session import same
 from tests.model.launch.drafts.beamed import (
     ALL,
-    accept,
     asked_of_beams,
     both,
     levels,
     nothing_ahead,
-    rewind,
     second_level,
 )
-from tests.model.launch.drafts.followed import Followed, drafts_of, likeliest, prefilled
+from tests.model.launch.drafts.followed import (
+    Followed,
+    accept,
+    drafts_of,
+    likeliest,
+    prefilled,
+    rewind,
+    roots,
+)
 from tests.model.launch.drafts.scenes import written
 from tests.model.launch.drafts.test_ahead import (
     KINDS,
@@ -42,7 +48,6 @@ from tests.model.launch.drafts.test_ahead import (
     nearly,
     poison,
     requests_of,
-    roots,
 )
 from tests.model.launch.test_graphs import MEMORY, Operations
 

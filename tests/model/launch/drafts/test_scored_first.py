@@ -17,20 +17,18 @@ from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.session import same
 from tests.model.launch.drafts.beamed import (
     ALL,
-    accept,
     asked_of_beams,
     both,
     named_level,
     second_level,
 )
-from tests.model.launch.drafts.followed import drafts_of, likeliest
+from tests.model.launch.drafts.followed import accept, drafts_of, likeliest, roots
 from tests.model.launch.drafts.scenes import written
 from tests.model.launch.drafts.test_ahead import (
     device_of,
     first_level,
     load,
     requests_of,
-    roots,
 )
 from tests.model.launch.test_graphs import MEMORY, Operations
 

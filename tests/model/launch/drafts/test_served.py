@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 PROMPTS = [[*range(20, 80)], [5, 6, 7], [9], [*range(20, 90)], [*range(20, 72), *range(100, 140)]]
 """Three of them begin alike, so that pages are shared."""
-SCARCE = 13
+SCARCE: dict[str, Any] = {"num_pages": 13, "chunk_tokens": 16, "max_running": 8}
 """Pages for the longest request alone."""
 NEW_TOKENS = 50
 
@@ -85,6 +85,12 @@ def answers(
     return [list(one.token_ids) for one in given], drafted, preemptions
 
 
+def keep_no_room(patch: pytest.MonkeyPatch) -> None:
+    """With room for what they will grow by, requests would never lose their pages."""
+    options = partial(EngineOptions, lookahead_tokens=0)
+    patch.setattr("spectrie.llm.settings.EngineOptions", options)
+
+
 # In float32 the order of addition moves no draw of these answers; with fewer bits it might.
 @pytest.mark.parametrize(
     ("kind", "temperature"),
@@ -124,15 +130,12 @@ def test_answers_are_those_of_plain_decoding(
 def test_answers_are_those_of_plain_decoding_where_pages_run_out(
     kind: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # With room for what they will grow by, requests would never lose their pages.
-    options = partial(EngineOptions, lookahead_tokens=0)
-    monkeypatch.setattr("spectrie.llm.settings.EngineOptions", options)
-    scarce: dict[str, Any] = {"num_pages": SCARCE, "chunk_tokens": 16, "max_running": 8}
+    keep_no_room(monkeypatch)
     plain, _, _ = answers(model, None, 0.8)
     make_levels_cheap(monkeypatch)
     asked = Asked(monkeypatch)
     drafter = write_drafter(kind, model, tmp_path / "drafter")
-    found, _, preemptions = answers(model, drafter, 0.8, **scarce)
+    found, _, preemptions = answers(model, drafter, 0.8, **SCARCE)
     assert found == plain
     assert preemptions > 0
     assert asked.guesses
@@ -143,8 +146,7 @@ def test_answers_are_those_of_plain_decoding_where_pages_run_out(
 def test_answers_beside_several_drafters_are_those_of_plain_decoding(
     scarce: bool, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = partial(EngineOptions, lookahead_tokens=0)
-    monkeypatch.setattr("spectrie.llm.settings.EngineOptions", options)
+    keep_no_room(monkeypatch)
     plain, _, _ = answers(model, None, 0.8)
     make_levels_cheap(monkeypatch)
     Asked(monkeypatch)
@@ -157,10 +159,8 @@ def test_answers_beside_several_drafters_are_those_of_plain_decoding(
 
     monkeypatch.setattr(Runner, "draft", noting)
     drafters = [write_drafter(kind, model, tmp_path / kind) for kind in ("eagle3", "mtp", "itself")]
-    few: dict[str, Any] = {"num_pages": SCARCE, "chunk_tokens": 16, "max_running": 8}
-    found, drafted, preemptions = answers(
-        model, drafters, 0.8, mode="auto", **(few if scarce else {})
-    )
+    options = SCARCE if scarce else {}
+    found, drafted, preemptions = answers(model, drafters, 0.8, mode="auto", **options)
     assert found == plain
     assert len(set(numbers)) > 1
     assert drafted > 0
