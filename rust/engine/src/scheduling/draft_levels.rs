@@ -42,9 +42,10 @@ impl Scheduler {
         self.cache.keep_draft_keys(&making);
     }
 
-    /// Has drafters that sleep keep nothing of the rows of most requests that decode: what they add to each row is lost
-    /// where they are not asked. The first ones of each drafter are kept, which show when it should wake, and those of
-    /// fixed modes that draft from one. None is kept that no drafter may be asked about.
+    /// Has drafters that sleep keep nothing of the rows of most requests: what they add to each row is lost where they
+    /// are not asked. The first ones of each drafter are kept, which show when it should wake, and those of fixed modes
+    /// that draft from one. None is kept that no drafter may be asked about. A prompt is, as others may begin with it,
+    /// but for one that was found for the most part.
     pub(super) fn leave_out_some(&mut self) {
         let (speculator, cache) = (&self.speculator, &mut self.cache);
         if !speculator.may_leave_out() {
@@ -53,8 +54,7 @@ impl Scheduler {
         let reading = speculator.drafters_reading(true);
         let most = speculator.most_followed();
         let mut followed = vec![0; reading.len()];
-        let decoding = self.running.values_mut().filter(|one| one.decoding);
-        for sequence in decoding.filter(|one| !one.is_guest) {
+        for sequence in self.running.values_mut().filter(|one| !one.is_guest) {
             if cache.is_left_out(&sequence.table) {
                 continue;
             }
@@ -64,12 +64,16 @@ impl Scheduler {
                 SpeculationMode::Eagle2 | SpeculationMode::Chain | SpeculationMode::Tiers
             );
             let may_draft = mode == SpeculationMode::Auto && sequence.drafting.max_nodes() > 0;
+            let may_be_shared = !sequence.decoding && !sequence.was_mostly_found();
             let namespace = sequence.table.namespace();
             let mut is_kept = is_for_all;
             for (&drafter, num) in reading.iter().zip(&mut followed) {
-                if may_draft && speculator.may_draft_from(drafter, namespace) {
-                    is_kept |= most.is_none_or(|most| *num < most);
-                    *num += 1;
+                if speculator.may_draft_from(drafter, namespace) {
+                    is_kept |= may_be_shared;
+                    if may_draft {
+                        is_kept |= most.is_none_or(|most| *num < most);
+                        *num += 1;
+                    }
                 }
             }
             if !is_kept {

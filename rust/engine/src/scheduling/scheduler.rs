@@ -159,7 +159,6 @@ impl Scheduler {
             self.cache
                 .settle(owner, &mut one.table, &one.tokens, one.decoding);
         }
-        self.leave_out_some();
         let (running, cache) = (&mut self.running, &mut self.cache);
         let (decoding, preempted) = self.admission.secure_decoding(running, cache, now_s);
         let awaited = if preempted {
@@ -167,6 +166,8 @@ impl Scheduler {
         } else {
             self.admission.admit(running, cache, now_s)
         };
+        self.leave_out_some();
+        let running = &mut self.running;
         let prefilling = self.admission.prefill_order(running, &awaited, now_s);
         // Some may have been sent back, and even admitted anew.
         let decoding = decoding.into_iter();

@@ -1,10 +1,11 @@
 //! Requests of which a drafter that sleeps beside many keeps nothing.
 
-use spectrie_engine::{LEFT_OUT, Plan, Request};
+use spectrie_engine::{DrafterInfo, LEFT_OUT, Plan, Request};
+use spectrie_types::SpeculationMode;
 
 use crate::drafters::engine;
 use crate::support::driver::{Driver, request};
-use crate::support::head::{Head, Script};
+use crate::support::head::{Head, Script, drafter};
 
 /// A long request whose text repeats nothing.
 fn noisy(handle: u64, max_tokens: u32) -> Request {
@@ -12,6 +13,15 @@ fn noisy(handle: u64, max_tokens: u32) -> Request {
     one.sampling.temperature = 2.0;
     one.choice_seed = handle;
     one
+}
+
+/// The plans of so many steps, each of which asks the drafter what the engine would.
+fn steps(driver: &mut Driver, head: &mut Head, count: usize) -> Vec<Plan> {
+    let plans = (0..count).filter_map(|_| {
+        head.ask(&driver.engine, &mut driver.model, 0.0, 0.05);
+        driver.step()
+    });
+    plans.collect()
 }
 
 /// Requests of a plan that are left out.
@@ -24,13 +34,6 @@ pub(crate) fn num_left_out(plan: &Plan) -> usize {
 fn while_it_sleeps_it_follows_four_of_many_and_new_ones_once_it_wakes() {
     let (mut driver, mut alone) = (engine(Some(0.05)), engine(None));
     let mut head = Head::new(Script::Wrong);
-    let steps = |driver: &mut Driver, head: &mut Head, count: usize| {
-        let plans = (0..count).filter_map(|_| {
-            head.ask(&driver.engine, &mut driver.model, 0.0, 0.05);
-            driver.step()
-        });
-        plans.collect::<Vec<Plan>>()
-    };
     for one in (1..=8).map(|handle| noisy(handle, 1200)) {
         driver.submit(one.clone());
         alone.submit(one.clone());
@@ -79,4 +82,70 @@ fn where_upkeep_is_the_same_for_any_rows_none_is_left_out() {
     }
     assert!(plans.len() > 200);
     assert!(plans.iter().all(|plan| num_left_out(plan) == 0));
+}
+
+/// The features of a request in plans that compute rows of its prompt.
+fn of_prompt(plans: &[Plan], handle: u64) -> Vec<i32> {
+    let of_plan = |plan: &Plan| {
+        let index = plan.request_handle.iter().position(|&one| one == handle)?;
+        (plan.request_kind[index] == 0).then(|| plan.request_feature[index])
+    };
+    plans.iter().filter_map(of_plan).collect()
+}
+
+/// A prompt of 40 tokens: 36 of `beginning`, four of `end`.
+fn prompt(beginning: u32, end: u32) -> Vec<u32> {
+    let tokens = (0..36).map(|n| 1 + (beginning * 7 + n * n) % 29);
+    tokens.chain((1..5).map(|n| end * n % 30)).collect()
+}
+
+#[test]
+fn while_it_sleeps_beside_many_it_follows_a_prompt_that_was_not_found_and_none_that_mostly_was() {
+    let mut driver = engine(Some(0.05));
+    let mut head = Head::new(Script::Wrong);
+    for one in (1..=5).map(|handle| noisy(handle, 1200)) {
+        driver.submit(one);
+    }
+    driver.submit(request(6, &prompt(1, 3), 4));
+    let early = steps(&mut driver, &mut head, 260);
+    assert!(!of_prompt(&early, 6).contains(&LEFT_OUT));
+    driver.submit(request(7, &prompt(1, 5), 40));
+    driver.submit(request(8, &prompt(2, 5), 40));
+    let fixed = Request {
+        speculation: Some(SpeculationMode::Eagle2),
+        ..request(9, &prompt(1, 7), 4)
+    };
+    let late = steps(&mut driver, &mut head, 3);
+    driver.submit(fixed);
+    let last = steps(&mut driver, &mut head, 3);
+    let found = of_prompt(&late, 7);
+    assert!(!found.is_empty() && found.iter().all(|&feature| feature == LEFT_OUT));
+    for followed in [of_prompt(&late, 8), of_prompt(&last, 9)] {
+        assert!(!followed.is_empty() && !followed.contains(&LEFT_OUT));
+    }
+    // Both decode; the one of a fixed mode is followed beside the four.
+    assert_eq!(last.last().map(num_left_out), Some(3));
+    while driver.step().is_some() {}
+    let cached = [6, 7, 8].map(|handle| driver.finishes[&handle].stats.cached_tokens);
+    assert_eq!(cached, [0, 36, 0]);
+}
+
+#[test]
+fn of_a_namespace_that_no_drafter_is_for_it_keeps_nothing_from_the_first_row_on() {
+    for (namespace, is_kept) in [("mine", true), ("theirs", false)] {
+        let mut driver = engine(None);
+        let info = DrafterInfo {
+            namespaces: Some(vec!["mine".to_owned()]),
+            ..drafter(0.05)
+        };
+        driver.engine.add_drafter(info).unwrap();
+        driver.submit(Request {
+            namespace: namespace.to_owned(),
+            ..request(1, &prompt(1, 3), 8)
+        });
+        let plans = driver.run();
+        assert!(plans.len() > 3);
+        let count: usize = plans.iter().map(num_left_out).sum();
+        assert_eq!(count, if is_kept { 0 } else { plans.len() });
+    }
 }
