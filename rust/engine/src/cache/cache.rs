@@ -97,6 +97,7 @@ impl Cache {
         };
         CachedPrefix {
             pages: pages[..num_usable].to_vec(),
+            is_followed: true,
         }
     }
 
@@ -109,6 +110,11 @@ impl Cache {
         prefilling: impl Iterator<Item = Resident<'a>>,
     ) -> Option<RequestKey> {
         reuse::computing(self.page_size(), table, reusable, prefix, prefilling)
+    }
+
+    /// Tokens that full pages hold.
+    pub(crate) fn num_found(&self, prefix: &CachedPrefix) -> usize {
+        prefix.pages.len() * self.page_size()
     }
 
     /// Pages that a request of `num_tokens` tokens takes out of those available if it starts from
@@ -143,11 +149,9 @@ impl Cache {
             table.num_drafted[keys.drafter()] = num_tokens;
         }
         let num_new = self.pages_for(num_tokens) - table.num_shared;
-        let follows = self
-            .features
-            .as_ref()
-            .is_some_and(|features| !features.lacks_some(&table.pages));
-        let features = self.features.as_ref().filter(|_| follows);
+        let features = self.features.as_ref().filter(|_| prefix.is_followed);
+        let features = features.filter(|features| !features.lacks_some(&table.pages));
+        let follows = features.is_some();
         // What drafters lack entries of is of no use to them.
         let running = running.filter(|one| !follows || one.table.seat.is_some());
         let may_copy = |page: u32| !features.is_some_and(|features| features.is_left_out(page));

@@ -16,6 +16,8 @@ const AWAITED_DIVISOR: usize = 2;
 pub(crate) struct CachedPrefix {
     /// From the first on.
     pub(super) pages: Vec<u32>,
+    /// Whether drafters that read features keep what is computed behind them.
+    pub(crate) is_followed: bool,
 }
 
 /// A running request as the cache sees it.

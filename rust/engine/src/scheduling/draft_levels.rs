@@ -1,7 +1,5 @@
 //! The drafters, and their levels before a plan.
 
-use spectrie_types::SpeculationMode;
-
 use super::composition::{Prepared, candidates};
 use super::scheduler::Scheduler;
 use crate::cache::Planned;
@@ -40,46 +38,6 @@ impl Scheduler {
         self.cache.keep_features(reads.then_some(max_running));
         let making = self.speculator.drafters_reading(false);
         self.cache.keep_draft_keys(&making);
-    }
-
-    /// Has drafters that sleep keep nothing of the rows of most requests: what they add to each row is lost where they
-    /// are not asked. The first ones of each drafter are kept, which show when it should wake, and those of fixed modes
-    /// that draft from one. None is kept that no drafter may be asked about. A prompt is, as others may begin with it,
-    /// but for one that was found for the most part.
-    pub(super) fn leave_out_some(&mut self) {
-        let (speculator, cache) = (&self.speculator, &mut self.cache);
-        if !speculator.may_leave_out() {
-            return;
-        }
-        let reading = speculator.drafters_reading(true);
-        let most = speculator.most_followed();
-        let mut followed = vec![0; reading.len()];
-        for sequence in self.running.values_mut().filter(|one| !one.is_guest) {
-            if cache.is_left_out(&sequence.table) {
-                continue;
-            }
-            let mode = sequence.drafting.mode();
-            let is_for_all = matches!(
-                mode,
-                SpeculationMode::Eagle2 | SpeculationMode::Chain | SpeculationMode::Tiers
-            );
-            let may_draft = mode == SpeculationMode::Auto && sequence.drafting.max_nodes() > 0;
-            let may_be_shared = !sequence.decoding && !sequence.was_mostly_found();
-            let namespace = sequence.table.namespace();
-            let mut is_kept = is_for_all;
-            for (&drafter, num) in reading.iter().zip(&mut followed) {
-                if speculator.may_draft_from(drafter, namespace) {
-                    is_kept |= may_be_shared;
-                    if may_draft {
-                        is_kept |= most.is_none_or(|most| *num < most);
-                        *num += 1;
-                    }
-                }
-            }
-            if !is_kept {
-                cache.leave_out(&mut sequence.table);
-            }
-        }
     }
 
     /// The next level that a drafter is asked before the plan; `None` when there is none, or none that is

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spectrie_trie::DraftMemory;
 use spectrie_types::FinishKind;
 
-use super::admission::Admission;
+use super::admission::{Admission, Following};
 use super::batch;
 use super::composition::{Composer, Composition, Pacing, Prepared, candidates};
 use super::end::{Cancel, End};
@@ -160,14 +160,14 @@ impl Scheduler {
                 .settle(owner, &mut one.table, &one.tokens, one.decoding);
         }
         let (running, cache) = (&mut self.running, &mut self.cache);
+        let mut following = Following::new(&self.speculator);
+        following.leave_out_some(running, cache);
         let (decoding, preempted) = self.admission.secure_decoding(running, cache, now_s);
         let awaited = if preempted {
             Awaited::new()
         } else {
-            self.admission.admit(running, cache, now_s)
+            self.admission.admit(running, cache, &mut following, now_s)
         };
-        self.leave_out_some();
-        let running = &mut self.running;
         let prefilling = self.admission.prefill_order(running, &awaited, now_s);
         // Some may have been sent back, and even admitted anew.
         let decoding = decoding.into_iter();

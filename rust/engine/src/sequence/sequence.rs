@@ -267,11 +267,6 @@ impl Sequence {
         self.cached_tokens
     }
 
-    /// Whether most of its prompt was found in the cache.
-    pub(crate) fn was_mostly_found(&self) -> bool {
-        2 * self.cached_tokens > self.num_prompt
-    }
-
     /// When its answer is due, in microseconds.
     pub(crate) fn due_us(&self) -> i64 {
         let due_s = self

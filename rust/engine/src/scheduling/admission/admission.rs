@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::following::Following;
 use super::queue::{Queue, Skipped};
 use super::room::{GUESTS_LEAVE, Room};
 use super::round::{MAX_IN_ROUND, MAX_PASSED_OVER, Round};
@@ -137,6 +138,7 @@ impl Admission {
         &mut self,
         running: &mut Running,
         cache: &mut Cache,
+        following: &mut Following<'_>,
         now_s: f64,
     ) -> Awaited {
         let mut awaited = Awaited::new();
@@ -205,7 +207,7 @@ impl Admission {
                 }
                 room
             };
-            let Some(prefix) = prefix else {
+            let Some(mut prefix) = prefix else {
                 skipped.tenants.insert(tenant);
                 continue;
             };
@@ -214,6 +216,7 @@ impl Admission {
             };
             sequence.is_guest = as_guest;
             self.is_pressed &= as_guest;
+            prefix.is_followed = as_guest || following.keeps(&sequence, cache.num_found(&prefix));
             // A guest that goes later in this step takes what was to be moved in its pages along.
             let others = residents(running, |one| as_guest || !one.is_guest);
             sequence.seat(key, cache, prefix, others);

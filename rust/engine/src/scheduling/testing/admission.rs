@@ -9,7 +9,7 @@ use crate::config::EngineConfig;
 use crate::output::Load;
 use crate::request::Request;
 use crate::request_key::RequestKey;
-use crate::scheduling::admission::Admission;
+use crate::scheduling::admission::{Admission, Following};
 use crate::scheduling::priority::Awaited;
 use crate::scheduling::running::Running;
 use crate::sequence::Sequence;
@@ -54,7 +54,8 @@ impl House {
 
     fn admit(&mut self, now_s: f64) -> Awaited {
         let (running, cache) = (&mut self.running, &mut self.cache);
-        self.admission.admit(running, cache, now_s)
+        let mut following = Following::new(&self.speculator);
+        self.admission.admit(running, cache, &mut following, now_s)
     }
 
     /// Computes all prompts.
