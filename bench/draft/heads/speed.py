@@ -13,7 +13,7 @@ import json
 import math
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from spectrie import LLM
     from spectrie.options import GenerateOptions
 
-__all__ = ["measured_before", "run"]
+__all__ = ["FLOORS", "MANY", "Ask", "Side", "measured_before", "run", "tasks_of"]
 
 FLOORS = {"chat": 1.03, "human_eval_chat": 1.0, "edits": 0.99, "routing": 0.99, "random": 0.97}
 """What the drafter must at least be worth."""
-_AT_A_TIME = (1, 8, 32)
+MANY = (1, 8, 32)
+"""Requests at a time."""
 _RANDOM_PROMPT = 64
 _HEADER = ["text", "at a time", "with over without", "95 % interval", "floor", "identical"]
 _HEADER += ["accepted/step without", "with", "of it the drafter's", "commit"]
@@ -43,9 +44,9 @@ _TEXTS = {
     "human_eval_chat": (1,),
     "human_eval_raw": (1,),
     "questions": (1,),
-    "edits": _AT_A_TIME,
+    "edits": MANY,
     "random": (1, 8),
-    "routing": _AT_A_TIME,
+    "routing": MANY,
 }
 _KINDS = [(text, number) for text, numbers in _TEXTS.items() for number in numbers]
 
@@ -68,15 +69,21 @@ class Ask:
 class Side:
     """Engines of one kind, and what they answered."""
 
-    def __init__(self, llms: Sequence[LLM], max_tokens: int) -> None:
+    def __init__(
+        self,
+        llms: Sequence[LLM],
+        max_tokens: int,
+        namespace: Callable[[], str] = fresh_namespace,
+    ) -> None:
         self.llms = llms
         self._max_tokens = max_tokens
+        self._namespace = namespace
         self.answers: dict[int, set[tuple[tuple[int, ...], ...]]] = {}
         self.steps = self.accepted = self.of_drafter = 0
 
     def rate(self, engine: int, task: int, asks: Sequence[Ask]) -> float:
         """Tokens per second of requests side by side at one of the engines, prompts included."""
-        namespace = fresh_namespace()
+        namespace = self._namespace()
 
         def answer(ask: Ask) -> Any:
             options: GenerateOptions = {
@@ -116,8 +123,8 @@ def main() -> None:
         "--at-a-time",
         nargs="+",
         type=int,
-        choices=_AT_A_TIME,
-        default=list(_AT_A_TIME),
+        choices=MANY,
+        default=list(MANY),
         help="[all]",
     )
     parser.add_argument("--texts", nargs="+", choices=_TEXTS, default=list(_TEXTS), help="[all]")
@@ -215,7 +222,7 @@ def _key(text: str, at_a_time: int) -> str:
 
 
 def _measure(without: Side, beside: Side, text: str, at_a_time: int, pairs: int) -> dict[str, Any]:
-    tasks = _tasks(text, at_a_time)[:pairs]
+    tasks = tasks_of(text, at_a_time)[:pairs]
     engines = len(without.llms)
     # All have then made what is made on first use.
     for side in (without, beside):
@@ -237,7 +244,8 @@ def _measure(without: Side, beside: Side, text: str, at_a_time: int, pairs: int)
     }
 
 
-def _tasks(text: str, at_a_time: int) -> list[list[Ask]]:
+def tasks_of(text: str, at_a_time: int) -> list[list[Ask]]:
+    """Requests of a text, as many in a task as there are at a time."""
     if text == "random":
         draw = random.Random(11)
         asks = [
