@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from spectrie import LLM
     from spectrie.options import GenerateOptions
 
-__all__ = ["FLOORS", "MANY", "Ask", "Side", "measured_before", "run", "tasks_of"]
+__all__ = ["FLOORS", "TEXTS", "Ask", "Side", "measured_before", "run", "tasks_of"]
 
 FLOORS = {"chat": 1.03, "human_eval_chat": 1.0, "edits": 0.99, "routing": 0.99, "random": 0.97}
 """What the drafter must at least be worth."""
-MANY = (1, 8, 32)
-"""Requests at a time."""
+_AT_A_TIME = (1, 8, 32)
 _RANDOM_PROMPT = 64
 _HEADER = ["text", "at a time", "with over without", "95 % interval", "floor", "identical"]
 _HEADER += ["accepted/step without", "with", "of it the drafter's", "commit"]
-_TEXTS = {
+TEXTS = {
     "chat": (1,),
     "human_eval_chat": (1,),
     "human_eval_raw": (1,),
     "questions": (1,),
-    "edits": MANY,
+    "edits": _AT_A_TIME,
     "random": (1, 8),
-    "routing": MANY,
+    "routing": _AT_A_TIME,
 }
-_KINDS = [(text, number) for text, numbers in _TEXTS.items() for number in numbers]
+"""How many requests at a time each text is measured with."""
+_KINDS = [(text, number) for text, numbers in TEXTS.items() for number in numbers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +123,14 @@ def main() -> None:
         "--at-a-time",
         nargs="+",
         type=int,
-        choices=MANY,
-        default=list(MANY),
+        choices=_AT_A_TIME,
+        default=list(_AT_A_TIME),
         help="[all]",
     )
-    parser.add_argument("--texts", nargs="+", choices=_TEXTS, default=list(_TEXTS), help="[all]")
+    parser.add_argument("--texts", nargs="+", choices=TEXTS, default=list(TEXTS), help="[all]")
     args = parser.parse_args()
     numbers = [
-        (text, number) for number in args.at_a_time for text in args.texts if number in _TEXTS[text]
+        (text, number) for number in args.at_a_time for text in args.texts if number in TEXTS[text]
     ]
     run(
         args.model,

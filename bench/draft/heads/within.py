@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.draft.heads.speed import FLOORS, MANY, Side, tasks_of
+from bench.draft.heads.speed import FLOORS, TEXTS, Side, tasks_of
 from bench.support import machine, report
 from bench.support.pairs import compare
 
@@ -37,7 +37,7 @@ def main() -> None:
         "--drafter", default=_SHIPPED, help=f"a trained drafter's name or folder [{_SHIPPED}]"
     )
     parser.add_argument("--model", default="smollm2-135m", help="model [smollm2-135m]")
-    parser.add_argument("--pairs", type=int, default=48, help="pairs of each text [48]")
+    parser.add_argument("--pairs", type=int, default=32, help="pairs of each text at least [32]")
     parser.add_argument("--max-tokens", type=int, default=96, help="tokens per answer [96]")
     args = parser.parse_args()
     run(args.model, args.drafter, pairs=args.pairs, max_tokens=args.max_tokens)
@@ -71,7 +71,7 @@ def run(model: str, drafter: str, *, pairs: int, max_tokens: int) -> None:
             )
             sides = [Side([llm], max_tokens, _namer(kind)) for kind in ("theirs", "mine")]
             for text in _TEXTS:
-                for at_a_time in MANY:
+                for at_a_time in TEXTS[text]:
                     results[f"{text}, {at_a_time}"] = _measure(sides, text, at_a_time, pairs)
     notes = [
         f"Tokens per second of whole requests, prompts included, {facts['dtype']}, {threads} threads, up to {max_tokens}"
