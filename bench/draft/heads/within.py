@@ -31,7 +31,7 @@ _HEADER = ["text", "at a time", "with over without", "95 % interval", "floor", "
 
 
 def main() -> None:
-    """Measures, and writes `bench/results/draft/head_within.*`."""
+    """Measures, and writes `bench/results/draft/within/head.*`."""
     parser = argparse.ArgumentParser(prog="python -m bench.draft.heads.within", description=__doc__)
     parser.add_argument(
         "--drafter", default=_SHIPPED, help=f"a trained drafter's name or folder [{_SHIPPED}]"
@@ -80,7 +80,7 @@ def run(model: str, drafter: str, *, pairs: int, max_tokens: int) -> None:
         " asked. Nothing is learned from answers."
     ]
     report.write(
-        "draft/head_within",
+        "draft/within/head",
         "Speed with a drafter over speed without, within one engine",
         facts,
         _HEADER,
