@@ -152,3 +152,69 @@ fn of_a_namespace_that_no_drafter_is_for_it_keeps_nothing_from_the_first_row_on(
         assert_eq!(count, if is_kept { 0 } else { plans.len() });
     }
 }
+
+#[test]
+fn while_it_is_awake_it_follows_prompts_that_were_mostly_found_too_whatever_their_mode() {
+    let mut driver = engine(Some(0.05));
+    let mut head = Head::new(Script::Wrong);
+    driver.submit(request(1, &prompt(1, 3), 4));
+    steps(&mut driver, &mut head, 6);
+    driver.submit(Request {
+        speculation: Some(SpeculationMode::Off),
+        ..request(2, &prompt(1, 5), 4)
+    });
+    driver.submit(request(3, &prompt(1, 7), 4));
+    let plans = steps(&mut driver, &mut head, 3);
+    for handle in [2, 3] {
+        let features = of_prompt(&plans, handle);
+        assert!(
+            !features.is_empty() && !features.contains(&LEFT_OUT),
+            "{handle}"
+        );
+    }
+}
+
+#[test]
+fn while_it_sleeps_requests_that_end_with_their_prompt_take_no_place_of_others() {
+    for (max_tokens, is_left_out) in [(1, false), (8, true)] {
+        let mut driver = engine(Some(0.05));
+        let mut head = Head::new(Script::Wrong);
+        for one in (1..=5).map(|handle| noisy(handle, 1200)) {
+            driver.submit(one);
+        }
+        driver.submit(request(6, &prompt(1, 3), 4));
+        steps(&mut driver, &mut head, 260);
+        for handle in 3..=5 {
+            driver.engine.cancel(handle, None, false);
+        }
+        for handle in 11..15 {
+            driver.submit(request(handle, &prompt(handle as u32, 3), max_tokens));
+        }
+        driver.submit(request(7, &prompt(1, 9), 8));
+        let plans = steps(&mut driver, &mut head, 3);
+        let features = of_prompt(&plans, 7);
+        assert!(!features.is_empty());
+        assert_eq!(features.contains(&LEFT_OUT), is_left_out, "{max_tokens}");
+    }
+}
+
+#[test]
+fn while_it_sleeps_a_long_rest_is_followed_behind_a_longer_beginning() {
+    let mut driver = engine(Some(0.05));
+    let mut head = Head::new(Script::Wrong);
+    for one in (1..=5).map(|handle| noisy(handle, 1200)) {
+        driver.submit(one);
+    }
+    let beginning: Vec<u32> = (0..120).map(|n| 1 + (n * n + 3 * n) % 29).collect();
+    driver.submit(request(6, &beginning, 4));
+    steps(&mut driver, &mut head, 260);
+    for (handle, count) in [(7, 100), (8, 20)] {
+        let rest = (0..count).map(|n| 1 + (n * 5 + n * n) % 28);
+        let ids: Vec<u32> = beginning.iter().copied().chain(rest).collect();
+        driver.submit(request(handle, &ids, 4));
+    }
+    let plans = steps(&mut driver, &mut head, 3);
+    let [long, short] = [7, 8].map(|handle| of_prompt(&plans, handle));
+    assert!(!long.is_empty() && !long.contains(&LEFT_OUT));
+    assert!(!short.is_empty() && short.iter().all(|&feature| feature == LEFT_OUT));
+}

@@ -216,7 +216,9 @@ impl Admission {
             };
             sequence.is_guest = as_guest;
             self.is_pressed &= as_guest;
-            prefix.is_followed = as_guest || following.keeps(&sequence, cache.num_found(&prefix));
+            // One that goes on from pages without entries takes nobody's place.
+            prefix.is_followed = !cache.lacks_entries(&prefix)
+                && (as_guest || following.take_in(&sequence, cache.num_found(&prefix)));
             // A guest that goes later in this step takes what was to be moved in its pages along.
             let others = residents(running, |one| as_guest || !one.is_guest);
             sequence.seat(key, cache, prefix, others);

@@ -39,7 +39,7 @@ impl Speculator {
         self.drafters.reading(features)
     }
 
-    /// Of how many requests that decode side by side drafters that read features keep the rows; `None` = of all, as one
+    /// Of how many requests side by side drafters that read features keep the rows; `None` = of all, as one
     /// of them is asked.
     pub(crate) fn most_followed(&self) -> Option<usize> {
         let reading = self.drafters.reading(true);
