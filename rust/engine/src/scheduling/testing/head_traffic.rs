@@ -89,7 +89,7 @@ fn check(num_steps: u64) {
         "{all:?}"
     );
     assert!(
-        is_many(all.made_up, 4)
+        is_many(all.made_up, 5)
             && is_many(all.made_up_behind_others, 100)
             && is_many(all.made_up_unasked, 2000),
         "{all:?}"
