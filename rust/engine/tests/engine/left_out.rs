@@ -99,15 +99,21 @@ fn prompt(beginning: u32, end: u32) -> Vec<u32> {
     tokens.chain((1..5).map(|n| end * n % 30)).collect()
 }
 
-#[test]
-fn while_it_sleeps_beside_many_it_follows_a_prompt_that_was_not_found_and_none_that_mostly_was() {
+/// A drafter that sleeps while requests 1 to 5 decode; request 6 left the pages of `known`. And the plans so far.
+fn asleep_beside_five(known: &[u32]) -> (Driver, Head, Vec<Plan>) {
     let mut driver = engine(Some(0.05));
     let mut head = Head::new(Script::Wrong);
     for one in (1..=5).map(|handle| noisy(handle, 1200)) {
         driver.submit(one);
     }
-    driver.submit(request(6, &prompt(1, 3), 4));
-    let early = steps(&mut driver, &mut head, 260);
+    driver.submit(request(6, known, 4));
+    let plans = steps(&mut driver, &mut head, 260);
+    (driver, head, plans)
+}
+
+#[test]
+fn while_it_sleeps_beside_many_it_follows_a_prompt_that_was_not_found_and_none_that_mostly_was() {
+    let (mut driver, mut head, early) = asleep_beside_five(&prompt(1, 3));
     assert!(!of_prompt(&early, 6).contains(&LEFT_OUT));
     // It takes three tokens of a page too, as it would without a drafter.
     let mut ids = prompt(1, 3);
@@ -177,13 +183,7 @@ fn while_it_is_awake_it_follows_prompts_that_were_mostly_found_too_whatever_thei
 #[test]
 fn while_it_sleeps_requests_that_end_with_their_prompt_take_no_place_of_others() {
     for (max_tokens, is_left_out) in [(1, false), (8, true)] {
-        let mut driver = engine(Some(0.05));
-        let mut head = Head::new(Script::Wrong);
-        for one in (1..=5).map(|handle| noisy(handle, 1200)) {
-            driver.submit(one);
-        }
-        driver.submit(request(6, &prompt(1, 3), 4));
-        steps(&mut driver, &mut head, 260);
+        let (mut driver, mut head, _) = asleep_beside_five(&prompt(1, 3));
         for handle in 3..=5 {
             driver.engine.cancel(handle, None, false);
         }
@@ -200,14 +200,8 @@ fn while_it_sleeps_requests_that_end_with_their_prompt_take_no_place_of_others()
 
 #[test]
 fn while_it_sleeps_a_long_rest_is_followed_behind_a_longer_beginning() {
-    let mut driver = engine(Some(0.05));
-    let mut head = Head::new(Script::Wrong);
-    for one in (1..=5).map(|handle| noisy(handle, 1200)) {
-        driver.submit(one);
-    }
     let beginning: Vec<u32> = (0..120).map(|n| 1 + (n * n + 3 * n) % 29).collect();
-    driver.submit(request(6, &beginning, 4));
-    steps(&mut driver, &mut head, 260);
+    let (mut driver, mut head, _) = asleep_beside_five(&beginning);
     for (handle, count) in [(7, 100), (8, 20)] {
         let rest = (0..count).map(|n| 1 + (n * 5 + n * n) % 28);
         let ids: Vec<u32> = beginning.iter().copied().chain(rest).collect();
