@@ -95,9 +95,11 @@ impl Cache {
             Some(features) => features.num_usable(pages),
             None => pages.len(),
         };
+        let pages = &pages[..num_usable];
+        let features = self.features.as_ref();
         CachedPrefix {
-            pages: pages[..num_usable].to_vec(),
-            is_followed: true,
+            is_followed: features.is_none_or(|features| !features.lacks_some(pages)),
+            pages: pages.to_vec(),
         }
     }
 
@@ -150,7 +152,6 @@ impl Cache {
         }
         let num_new = self.pages_for(num_tokens) - table.num_shared;
         let features = self.features.as_ref().filter(|_| prefix.is_followed);
-        let features = features.filter(|features| !features.lacks_some(&table.pages));
         let follows = features.is_some();
         // What drafters lack entries of is of no use to them.
         let running = running.filter(|one| !follows || one.table.seat.is_some());

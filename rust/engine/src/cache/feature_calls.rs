@@ -2,7 +2,6 @@
 
 use super::cache::Cache;
 use super::features::{FeatureCopies, Features, LEFT_OUT};
-use super::reuse::CachedPrefix;
 use super::table::PageTable;
 
 impl Cache {
@@ -26,12 +25,6 @@ impl Cache {
     /// Whether drafters that read features keep nothing of a running request's rows.
     pub(crate) fn is_left_out(&self, table: &PageTable) -> bool {
         self.features.is_some() && table.seat.is_none()
-    }
-
-    /// Whether drafters that read features lack entries of what was found.
-    pub(crate) fn lacks_entries(&self, prefix: &CachedPrefix) -> bool {
-        let features = self.features.as_ref();
-        features.is_some_and(|features| features.lacks_some(&prefix.pages))
     }
 
     /// Has drafters that read features keep nothing of a running request's rows from now on.

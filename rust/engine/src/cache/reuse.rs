@@ -16,7 +16,7 @@ const AWAITED_DIVISOR: usize = 2;
 pub(crate) struct CachedPrefix {
     /// From the first on.
     pub(super) pages: Vec<u32>,
-    /// Whether drafters that read features keep what is computed behind them.
+    /// Whether drafters that read features keep what is computed behind them: not where they lack some of theirs.
     pub(crate) is_followed: bool,
 }
 

@@ -217,8 +217,10 @@ impl Admission {
             sequence.is_guest = as_guest;
             self.is_pressed &= as_guest;
             // One that goes on from pages without entries takes nobody's place.
-            prefix.is_followed = !cache.lacks_entries(&prefix)
-                && (as_guest || following.take_in(&sequence, cache.num_found(&prefix)));
+            if prefix.is_followed && !as_guest {
+                let num_found = cache.num_found(&prefix);
+                prefix.is_followed = following.take_in(&sequence, num_found);
+            }
             // A guest that goes later in this step takes what was to be moved in its pages along.
             let others = residents(running, |one| as_guest || !one.is_guest);
             sequence.seat(key, cache, prefix, others);
