@@ -31,7 +31,7 @@ class TrainSettings:
     levels: int = 3
     level_weight: float = 0.8
     epochs: int = 4
-    batch_tokens: int = 2048
+    batch_tokens: int = 512
     learning_rate: float = 1e-3
     warm_up: float = 0.04
     copied_warm_up: float = 0.25
