@@ -107,8 +107,11 @@ fn while_drafts_rest_it_never_loses_and_wakes_within_two_tries_in_the_median() {
 
 #[test]
 fn one_of_eight_at_a_time_is_too_little_to_end_the_rest_of_all() {
-    let (_, alone, _) = resting(1..=8, 0.5);
-    assert!(alone > 0.96, "{alone}");
+    // Of eight texts alone it says little: chance decides when drafts rest.
+    let eights = (0..6).map(|n| 1 + 8 * n..=8 + 8 * n);
+    let alone: Vec<f64> = eights.map(|seeds| resting(seeds, 0.5).1).collect();
+    let mean = alone.iter().sum::<f64>() / alone.len() as f64;
+    assert!(mean > 0.96, "{alone:?}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn asleep_beside_five(known: &[u32]) -> (Driver, Head, Vec<Plan>) {
         driver.submit(one);
     }
     driver.submit(request(6, known, 4));
-    let plans = steps(&mut driver, &mut head, 260);
+    let plans = steps(&mut driver, &mut head, 150);
     (driver, head, plans)
 }
 
