@@ -223,6 +223,10 @@ class Plan:
         """Row of the feature store that the first row of each request follows; -1 where that is not known, -2 where
         drafters keep nothing of the request's rows, [Q]. Empty without a drafter."""
     @property
+    def request_first(self) -> NDArray[np.int32]:
+        """Position of the first token of each request of which drafters keep something, [Q]; 0 but for those that
+        follow it from further on. Empty without a drafter."""
+    @property
     def feature_moves(self) -> NDArray[np.int32]:
         """Features to copy before the forward, from a row of the last forward to one of the store, [M, 2]."""
     @property
@@ -265,6 +269,9 @@ class DraftPlan:
     def request_feature(self) -> NDArray[np.int32]:
         """Row of the feature store with the feature of the last of them, -1 for a drafter that reads none,
         [Q]."""
+    @property
+    def request_first(self) -> NDArray[np.int32]:
+        """Position of the first of them that the rows see, [Q]: the drafter lacks keys of those before it."""
     @property
     def page_indptr(self) -> NDArray[np.int32]:
         """[Q + 1]."""

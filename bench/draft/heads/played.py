@@ -277,11 +277,14 @@ def _serve(
 
 
 def _num_kept(plan: _core.Plan, output: _core.StepOutput) -> int:
-    """Tokens of a step of which a drafter keeps entries: of prompts and outputs, but for requests that are left out."""
+    """Tokens of a step of which a drafter keeps entries: of prompts and outputs, but for those of which it keeps nothing."""
     is_left_out = plan.request_feature == LEFT_OUT
     kept = np.zeros(len(plan.request_kind), np.bool_)
     kept[: len(is_left_out)] = ~is_left_out
-    prompts = plan.request_row_count[(plan.request_kind == 0) & kept].sum()
+    owners = plan.row_owner
+    is_prompt = (plan.request_kind[owners] == 0) & kept[owners]
+    first = plan.request_first[owners[is_prompt]]
+    prompts = np.count_nonzero(plan.row_position[is_prompt] >= first)
     left_out = set(plan.request_handle[~kept].tolist())
     emitted = np.diff(output.token_indptr)
     is_kept = np.array([handle not in left_out for handle in output.handles], np.bool_)

@@ -61,7 +61,7 @@ def main() -> None:
         f" {costs.forward(1)}, {costs.forward(8)} and {costs.forward(16)} ms, a first level of up to 8 rows"
         f" {costs.first_ms[0]} to {costs.first_ms[1]} ms, a later one {costs.later_ms[0]} to {costs.later_ms[1]}, and"
         f" upkeep of 64 tokens of prompts and outputs {100 * costs.upkeep:g} % of a forward of 64 rows, asked or not;"
-        " while the head sleeps, the outputs of all but four at a time need none."
+        " while the head sleeps, those of four at a time need it, and the last 64 tokens of their prompts."
         " Nothing is learned from other answers.",
         f"Means of engines that answer {args.orders} orders of the texts, {_IN_A_ROW} each, and the least and most without"
         " upkeep: side by side, the longest answers decide how long a batch takes, so that one order alone says little.",

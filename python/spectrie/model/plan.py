@@ -89,6 +89,8 @@ class StepPlan:
     Attributes:
         request_feature: int32 [Q], row of the feature store with the feature before each request's first
             row, -1 where it is not known, -2 where drafters keep nothing of the request's rows; or empty.
+        request_first: int32 [Q], position of the first token of each request of which drafters keep something; or empty,
+            which is 0 for all.
         feature_moves: int32 [M, 2], rows of the last forward and of the store they are copied to.
         feature_copies: int32 [M, 2], rows of the store, source and destination.
     """
@@ -109,6 +111,7 @@ class StepPlan:
     kv_move_src: Int32
     kv_move_dst: Int32
     request_feature: Int32 = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    request_first: Int32 = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     feature_moves: Int32 = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int32))
     feature_copies: Int32 = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int32))
 
@@ -124,6 +127,7 @@ class StepPlan:
         top_rows: Sequence[int] = (),
         moves: Sequence[tuple[int, int]] = (),
         feature: int = -1,
+        first: int = 0,
         feature_moves: Sequence[tuple[int, int]] = (),
         feature_copies: Sequence[tuple[int, int]] = (),
         page_size: int = 16,
@@ -139,6 +143,7 @@ class StepPlan:
             top_rows: Rows whose likeliest tokens are requested; none by default.
             moves: Pairs of slots, source and destination.
             feature: Row of the feature store before the first row.
+            first: Position of the first token of which drafters keep something.
             feature_moves: Rows of the last forward and of the store.
             feature_copies: Rows of the store.
             page_size: Slots of a page.
@@ -176,6 +181,7 @@ class StepPlan:
             kv_move_src=int32([move[0] for move in moves]),
             kv_move_dst=int32([move[1] for move in moves]),
             request_feature=int32([feature]),
+            request_first=int32([first]),
             feature_moves=pairs(feature_moves),
             feature_copies=pairs(feature_copies),
         )
@@ -242,6 +248,7 @@ class StepPlan:
             kv_move_src=all_of("kv_move_src"),
             kv_move_dst=all_of("kv_move_dst"),
             request_feature=all_of("request_feature"),
+            request_first=all_of("request_first"),
             feature_moves=all_of("feature_moves"),
             feature_copies=all_of("feature_copies"),
         )

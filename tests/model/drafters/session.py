@@ -29,6 +29,8 @@ class Request:
         self.pages = list(pages)
         self.store = runner.num_pages + seat
         self.kv_len = 0
+        self.first = 0
+        """Position of the first token that it is followed from."""
         self.moves: list[tuple[int, int]] = []
         self.copies: list[tuple[int, int]] = []
         self.text: list[int] = []
@@ -44,6 +46,7 @@ class Request:
             kv_len=self.kv_len,
             pages=self.pages[: -(-(self.kv_len + len(tokens)) // PAGE)],
             feature=self.store if self.kv_len else -1,
+            first=self.first,
             feature_moves=self.moves,
             feature_copies=self.copies,
         )
@@ -99,6 +102,7 @@ def draft_path(
             moves=request.moves,
             copies=request.copies,
             fills=[request.fill()],
+            firsts=[request.first],
         )
         request.moves, request.copies = [], []
         answers.append(request.runner.draft(plan))

@@ -27,6 +27,7 @@ class DraftPlan(Protocol):
         row_index: Number of the first of these rows among all that this drafter is asked in the step.
         request_kv_len: int32 [Q], committed tokens, at least 1.
         request_feature: int32 [Q], row of the feature store with the last committed token's feature.
+        request_first: int32 [Q], position of the first committed token that a request's rows see; on a GPU 0.
         page_indptr, page_ids: int32 [Q + 1] and [pages], page tables in CSR form.
         request_fill_start, fill_indptr, fill_token: int32 [Q], [Q + 1] and [F], committed tokens whose keys are
             made before the rows, from a position on; none for a drafter that reads features.
@@ -55,6 +56,8 @@ class DraftPlan(Protocol):
     def request_kv_len(self) -> Int32: ...
     @property
     def request_feature(self) -> Int32: ...
+    @property
+    def request_first(self) -> Int32: ...
     @property
     def page_indptr(self) -> Int32: ...
     @property
@@ -107,6 +110,7 @@ class LevelPlan:
     row_index: int
     request_kv_len: Int32
     request_feature: Int32
+    request_first: Int32
     page_indptr: Int32
     page_ids: Int32
     request_fill_start: Int32
@@ -133,6 +137,7 @@ class LevelPlan:
         moves: Sequence[tuple[int, int]] = (),
         copies: Sequence[tuple[int, int]] = (),
         fills: Sequence[tuple[int, Sequence[int]]] | None = None,
+        firsts: Sequence[int] | None = None,
         drafter: int = 0,
     ) -> LevelPlan:
         """Returns a level.
@@ -148,6 +153,7 @@ class LevelPlan:
             copies: Rows of the store.
             fills: For each request the position of the first token whose keys are made, and the tokens from there
                 on; none by default.
+            firsts: For each request the position of the first token that its rows see; 0 by default.
             drafter: Which one is asked.
         """
 
@@ -159,6 +165,7 @@ class LevelPlan:
 
         scored = [()] * len(rows) if scored is None else scored
         fills = [(0, ())] * len(requests) if fills is None else fills
+        firsts = [0] * len(requests) if firsts is None else firsts
         columns = [int32([row[column] for row in rows]) for column in range(4)]
         return cls(
             level=level,
@@ -169,6 +176,7 @@ class LevelPlan:
             row_index=row_index,
             request_kv_len=int32([kv_len for kv_len, _, _ in requests]),
             request_feature=int32([feature for _, feature, _ in requests]),
+            request_first=int32(firsts),
             page_indptr=int32(_starts([len(pages) for _, _, pages in requests])),
             page_ids=int32([page for _, _, pages in requests for page in pages]),
             request_fill_start=int32([start for start, _ in fills]),

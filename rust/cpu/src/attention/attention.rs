@@ -246,7 +246,7 @@ impl<E: Dtype> AttentionPass<'_, E> {
                 own: row.position as usize,
                 direct_end: row.direct_end as usize,
                 window,
-                first_key: config.layers[layer].first_key,
+                first_key: config.layers[layer].first_key.max(row.first as usize),
                 kv_heads: config.kv_heads,
                 head,
                 group,

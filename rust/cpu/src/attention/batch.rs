@@ -43,6 +43,8 @@ pub(crate) struct BatchRow {
     pub(crate) position: u32,
     /// Last position that it sees where layers look ahead; else that is its own.
     pub(crate) last: u32,
+    /// First position that it sees, unless that is its own: keys before it are not there.
+    pub(crate) first: u32,
     pub(crate) slot: u32,
     pub(crate) page_start: u32,
     pub(crate) direct_end: u32,
@@ -275,6 +277,7 @@ impl Batch {
         self.rows.push(BatchRow {
             position: position as u32,
             last: position as u32,
+            first: 0,
             slot,
             page_start: page_start as u32,
             direct_end: if tree { kv_len } else { position + 1 } as u32,

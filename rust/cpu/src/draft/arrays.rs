@@ -15,6 +15,9 @@ pub struct UpkeepArrays<'a> {
     /// Row of the store with the feature before each request's first row, `[Q]`; -1 = unknown, then that
     /// row's entry is not written; -2 = no row of the request gets one. Empty = unknown for all.
     pub request_feature: &'a [i32],
+    /// Position of the first token of each request of which entries are kept, `[Q]`; rows before it get none.
+    /// Empty = 0 for all.
+    pub request_first: &'a [i32],
     /// Done before anything else.
     pub moves: FeatureMoves<'a>,
 }
@@ -39,6 +42,9 @@ pub struct DraftArrays<'a> {
     /// Row of the store with the feature of each request's last committed token `[Q]`; not read by a drafter
     /// without features.
     pub request_feature: &'a [i32],
+    /// Position of the first committed token of each request that its rows see `[Q]`: the drafter lacks entries
+    /// before it. Empty = 0 for all.
+    pub request_first: &'a [i32],
     /// Start of each request's pages in `page_ids`, and the end of the last `[Q + 1]`.
     pub page_indptr: &'a [i32],
     /// Page tables of all requests, one after the other.

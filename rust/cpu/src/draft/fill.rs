@@ -92,6 +92,7 @@ impl Fill {
             self.batch.rows.push(BatchRow {
                 position: position as u32,
                 last: position as u32,
+                first: 0,
                 slot: (page * PAGE_SIZE + position % PAGE_SIZE) as u32,
                 page_start: page_start as u32,
                 direct_end: position as u32 + 1,

@@ -188,6 +188,7 @@ impl Level {
         let first = BatchRow {
             position: position as u32,
             last: position as u32,
+            first: first_seen(arrays, request, kv_len)?,
             slot,
             page_start: page_start as u32,
             direct_end: kv_len as u32,
@@ -236,8 +237,27 @@ impl Level {
     }
 }
 
+/// First of so many committed tokens of a request that its rows see.
+fn first_seen(arrays: &DraftArrays<'_>, request: usize, kv_len: usize) -> Result<u32, CpuError> {
+    let Some(&given) = arrays.request_first.get(request) else {
+        return Ok(0);
+    };
+    match u32::try_from(given) {
+        Ok(first) if first as usize <= kv_len => Ok(first),
+        _ => entry("request_first", request, given, format!("0..={kv_len}")),
+    }
+}
+
 fn check_lengths(arrays: &DraftArrays<'_>) -> Result<(), CpuError> {
     let (rows, requests) = (arrays.row_token.len(), arrays.request_kv_len.len());
+    let given = arrays.request_first.len();
+    if given != requests && given != 0 {
+        return Err(CpuError::Length {
+            what: "request_first",
+            given,
+            expected: requests,
+        });
+    }
     for (what, given, expected) in [
         ("row_position", arrays.row_position.len(), rows),
         ("row_request", arrays.row_request.len(), rows),

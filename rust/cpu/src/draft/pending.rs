@@ -110,6 +110,7 @@ impl<E: Dtype> Pending<E> {
         let rows = self.rows.iter().map(|row| BatchRow {
             position: row.position,
             last: row.position,
+            first: 0,
             slot: row.slot,
             // What it attends to is not asked.
             page_start: 0,
@@ -147,6 +148,7 @@ mod tests {
         BatchRow {
             position,
             last: position,
+            first: 0,
             slot,
             page_start: 0,
             direct_end: 0,

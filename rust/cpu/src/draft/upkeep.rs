@@ -52,6 +52,14 @@ impl<'a> Upkeep<'a> {
                 expected: requests,
             });
         }
+        let given = arrays.request_first.len();
+        if given != requests && given != 0 {
+            return Err(CpuError::Length {
+                what: "request_first",
+                given,
+                expected: requests,
+            });
+        }
         let num_rows = step.batch.num_rows();
         let mut upkeep = Self {
             batch: Cow::Borrowed(step.batch),
@@ -60,15 +68,17 @@ impl<'a> Upkeep<'a> {
             before: Vec::with_capacity(num_rows + 1),
         };
         let mut kept = Vec::with_capacity(num_rows);
+        let mut seen = Vec::with_capacity(num_rows);
         for request in 0..requests {
             // Both were checked when the batch was made.
             let start = links.request_row_start[request] as usize;
             let count = links.request_row_count[request] as usize;
             let given = arrays.request_feature.get(request).copied().unwrap_or(-1);
             let feature = feature_of(request, given, store_rows)?;
+            let first = first_of(request, arrays.request_first)?;
             for row in start..start + count {
                 upkeep.before.push(kept.len());
-                if given == LEFT_OUT {
+                if given == LEFT_OUT || step.batch.rows[row].position < first {
                     continue;
                 }
                 let origin = match links.parent(request, row - start) {
@@ -80,12 +90,17 @@ impl<'a> Upkeep<'a> {
                 let Some(origin) = origin else { continue };
                 upkeep.origins.push(origin);
                 kept.push(row);
+                seen.push(first);
                 upkeep.tokens.push(step.tokens[row]);
             }
         }
         upkeep.before.push(kept.len());
-        if kept.len() < num_rows {
-            upkeep.batch = Cow::Owned(step.batch.part(&kept));
+        if kept.len() < num_rows || seen.iter().any(|&first| first > 0) {
+            let mut part = step.batch.part(&kept);
+            for (row, first) in part.rows.iter_mut().zip(seen) {
+                row.first = first;
+            }
+            upkeep.batch = Cow::Owned(part);
         }
         Ok(upkeep)
     }
@@ -119,6 +134,19 @@ fn feature_of(request: usize, given: i32, store_rows: usize) -> Result<Option<Or
             expected: format!("{LEFT_OUT}, -1 or 0..{store_rows}"),
         }),
     }
+}
+
+/// Position of the first token of a request that gets an entry.
+fn first_of(request: usize, given: &[i32]) -> Result<u32, CpuError> {
+    let Some(&given) = given.get(request) else {
+        return Ok(0);
+    };
+    u32::try_from(given).map_err(|_| CpuError::Entry {
+        what: "request_first",
+        index: request,
+        given: i64::from(given),
+        expected: "0 or more".into(),
+    })
 }
 
 /// How a batch's rows hang together.

@@ -95,11 +95,9 @@ impl Cache {
             Some(features) => features.num_usable(pages),
             None => pages.len(),
         };
-        let pages = &pages[..num_usable];
-        let features = self.features.as_ref();
         CachedPrefix {
-            is_followed: features.is_none_or(|features| !features.lacks_some(pages)),
-            pages: pages.to_vec(),
+            followed_from: Some(0),
+            pages: pages[..num_usable].to_vec(),
         }
     }
 
@@ -112,11 +110,6 @@ impl Cache {
         prefilling: impl Iterator<Item = Resident<'a>>,
     ) -> Option<RequestKey> {
         reuse::computing(self.page_size(), table, reusable, prefix, prefilling)
-    }
-
-    /// Tokens that full pages hold.
-    pub(crate) fn num_found(&self, prefix: &CachedPrefix) -> usize {
-        prefix.pages.len() * self.page_size()
     }
 
     /// Pages that a request of `num_tokens` tokens takes out of those available if it starts from
@@ -151,10 +144,18 @@ impl Cache {
             table.num_drafted[keys.drafter()] = num_tokens;
         }
         let num_new = self.pages_for(num_tokens) - table.num_shared;
-        let features = self.features.as_ref().filter(|_| prefix.is_followed);
-        let follows = features.is_some();
-        // What drafters lack entries of is of no use to them.
-        let running = running.filter(|one| !follows || one.table.seat.is_some());
+        let size = self.page_size();
+        let features = self.features.as_ref();
+        let from = prefix.followed_from.filter(|_| features.is_some());
+        let num_lacking = features.map_or(0, |features| features.num_lacking(&table.pages)) * size;
+        table.first_entry = from.map_or(0, |from| num_lacking.max(from / size * size));
+        // Behind entries, what drafters lack is of no use to them.
+        let start = table.kv_len;
+        let follows =
+            from.is_some() && (table.first_entry < start || (start == 0 && table.first_entry == 0));
+        let running = running
+            .filter(|one| !follows || (one.table.seat.is_some() && one.table.first_entry <= start));
+        let features = features.filter(|_| follows);
         let may_copy = |page: u32| !features.is_some_and(|features| features.is_left_out(page));
         let copied = reuse::longest_beginning(&self.pool, table, reusable, running, may_copy)
             .filter(|&(page, _)| num_new + self.pool.num_idle_of(&[page]) <= self.num_available())
@@ -177,16 +178,21 @@ impl Cache {
             }
             if let Some(features) = self.features.as_mut().filter(|_| !follows) {
                 // Even where all of a page is copied.
-                let (size, first) = (self.pool.page_size(), table.kv_len);
-                features.leave_out(&table.pages, size, first, count);
+                features.leave_out(&table.pages, size, start, count);
             }
             table.kv_len += count - usize::from(follows);
         }
-        if let Some(features) = self.features.as_mut().filter(|_| follows) {
+        if let Some(features) = self.features.as_mut().filter(|_| from.is_some()) {
             // A token whose keys were copied is computed again, and gives its feature.
             let page = table.pages[..table.num_shared].last();
-            let page = page.copied().filter(|_| copied.is_none());
+            let page = page.filter(|&&page| copied.is_none() && features.is_known(page));
+            let page = page.copied();
             table.seat = features.seat(page, table.kv_len);
+            let is_next_known = page.is_some() || (follows && copied.is_some());
+            if !is_next_known && table.kv_len > 0 {
+                let next = (table.kv_len + 1).next_multiple_of(size);
+                table.first_entry = table.first_entry.max(next);
+            }
         }
     }
 
@@ -246,11 +252,12 @@ impl Cache {
     fn share_filled(&mut self, table: &mut PageTable, tokens: &[u32]) {
         let first = table.num_shared;
         let replaced = reuse::share_filled(&mut self.pool, table, tokens);
-        let features = self.features.as_mut();
-        if features.is_some_and(|features| features.note_replaced(&replaced)) {
-            self.leave_out(table);
-        }
         let page_size = self.page_size();
+        if let Some(features) = &mut self.features {
+            features.note_replaced(&replaced);
+            let num_lacking = features.num_lacking(&table.pages[..table.num_shared]);
+            table.first_entry = table.first_entry.max(num_lacking * page_size);
+        }
         for keys in &mut self.draft_keys {
             keys.note_shared(table, first, &replaced, page_size);
         }

@@ -22,9 +22,34 @@ impl Cache {
         Some(row.map_or(LEFT_OUT, |row| row.unwrap_or(-1)))
     }
 
-    /// Whether drafters that read features keep nothing of a running request's rows.
-    pub(crate) fn is_left_out(&self, table: &PageTable) -> bool {
-        self.features.is_some() && table.seat.is_none()
+    /// Index of a request's first token of which drafters that read features keep entries; `None` without such a drafter.
+    pub(crate) fn first_entry(&self, table: &PageTable) -> Option<usize> {
+        let first = table.seat.map_or(0, |_| table.first_entry);
+        self.features.as_ref().map(|_| first)
+    }
+
+    /// Whether drafters that read features see enough of a running request's text to be asked about it: all of it, or a page.
+    pub(crate) fn is_in_sight(&self, table: &PageTable) -> bool {
+        let least = table.first_entry + self.page_size();
+        self.is_followed(table) && (table.first_entry == 0 || table.kv_len >= least)
+    }
+
+    /// Whether they keep what they need of its rows.
+    fn is_followed(&self, table: &PageTable) -> bool {
+        self.features.is_some() && table.seat.is_some()
+    }
+
+    /// Has drafters that read features keep the rows of a running request that was left out, from now on.
+    pub(crate) fn follow(&mut self, table: &mut PageTable) {
+        let page_size = self.page_size();
+        if let Some(features) = self.features.as_mut().filter(|_| table.seat.is_none()) {
+            table.seat = features.seat(None, table.kv_len);
+            // Its next row follows one whose feature is gone.
+            table.first_entry = match table.kv_len {
+                0 => 0,
+                kv_len => (kv_len + 1).next_multiple_of(page_size),
+            };
+        }
     }
 
     /// Has drafters that read features keep nothing of a running request's rows from now on.
@@ -47,7 +72,10 @@ impl Cache {
             return;
         };
         match &mut table.seat {
-            Some(seat) => features.keep(seat, &table.pages, page_size, (first..).zip(rows)),
+            Some(seat) => {
+                let pages = (&*table.pages, page_size);
+                features.keep(seat, pages, table.first_entry, (first..).zip(rows));
+            }
             None => features.leave_out(&table.pages, page_size, first, rows.count()),
         }
     }

@@ -6,7 +6,8 @@
 //! runner copies there, and knows what is there.
 //!
 //! Requests may be left out: drafters then keep nothing of their rows from there on. One without a row of the store is.
-//! Who goes on from a page that such a request filled is left out too.
+//! Others are followed, maybe from further on than their first token: behind pages that such requests filled, and of one that
+//! is followed again.
 
 /// In place of a row of the store: drafters keep nothing of the request's rows.
 pub const LEFT_OUT: i32 = -2;
@@ -74,9 +75,9 @@ impl Features {
     }
 
     /// How many of `pages`, the beginning of a text, a request may go on after: the feature of the last
-    /// of their tokens must be known, but for one that is left out by that.
+    /// of their tokens must be known, but where drafters lack some of their entries anyway.
     pub(super) fn num_usable(&self, pages: &[u32]) -> usize {
-        if self.lacks_some(pages) {
+        if self.num_lacking(pages) > 0 {
             return pages.len();
         }
         let last = pages.iter().rposition(|&page| self.known[page as usize]);
@@ -88,9 +89,15 @@ impl Features {
         self.left_out[page as usize]
     }
 
-    /// Whether they lack some of those of full pages.
-    pub(super) fn lacks_some(&self, pages: &[u32]) -> bool {
-        pages.iter().any(|&page| self.is_left_out(page))
+    /// How many full pages there are up to the last one whose entries they lack.
+    pub(super) fn num_lacking(&self, pages: &[u32]) -> usize {
+        let last = pages.iter().rposition(|&page| self.is_left_out(page));
+        last.map_or(0, |index| index + 1)
+    }
+
+    /// Whether the feature of a full page's last token is there.
+    pub(super) fn is_known(&self, page: u32) -> bool {
+        self.known[page as usize]
     }
 
     /// Notes that drafters keep nothing of so many tokens of a request from the one at `first` on.
@@ -126,12 +133,12 @@ impl Features {
     }
 
     /// Orders the features of a request's tokens to where they belong: the index of each, and the row of
-    /// the last forward that computed it.
+    /// the last forward that computed it. It is followed from the token at `first_entry` on, where a page begins.
     pub(super) fn keep(
         &mut self,
         seat: &mut Seat,
-        pages: &[u32],
-        page_size: usize,
+        (pages, page_size): (&[u32], usize),
+        first_entry: usize,
         computed: impl Iterator<Item = (usize, usize)>,
     ) {
         let mut last = None;
@@ -141,7 +148,7 @@ impl Features {
                 let page = pages[index / page_size];
                 self.ordered.moves.push([row as i32, page as i32]);
                 self.known[page as usize] = true;
-                self.left_out[page as usize] = false;
+                self.left_out[page as usize] = end <= first_entry;
             }
             last = Some((row, end));
         }
@@ -151,18 +158,14 @@ impl Features {
         }
     }
 
-    /// Notes pages that were replaced by others that hold the same; whether drafters lack entries of one.
-    pub(super) fn note_replaced(&mut self, replaced: &[(u32, u32)]) -> bool {
+    /// Notes pages that were replaced by others that hold the same.
+    pub(super) fn note_replaced(&mut self, replaced: &[(u32, u32)]) {
         for &(own, other) in replaced {
-            if self.is_left_out(other) {
-                return true;
-            }
             if self.known[own as usize] && !self.known[other as usize] {
                 self.ordered.copies.push([own as i32, other as i32]);
                 self.known[other as usize] = true;
             }
         }
-        false
     }
 
     /// Hands out what was ordered.

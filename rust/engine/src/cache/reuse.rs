@@ -16,8 +16,8 @@ const AWAITED_DIVISOR: usize = 2;
 pub(crate) struct CachedPrefix {
     /// From the first on.
     pub(super) pages: Vec<u32>,
-    /// Whether drafters that read features keep what is computed behind them: not where they lack some of theirs.
-    pub(crate) is_followed: bool,
+    /// From which of the request's tokens on drafters that read features are to keep what is computed; `None` = of none.
+    pub(crate) followed_from: Option<usize>,
 }
 
 /// A running request as the cache sees it.

@@ -28,6 +28,8 @@ pub(crate) struct PageTable {
     pub(super) found: FoundPages,
     /// Where the feature of its last token is; `None` without a drafter, and while it waits.
     pub(super) seat: Option<Seat>,
+    /// Index of its first token of which drafters that read features have an entry, while it is followed; a page begins there.
+    pub(super) first_entry: usize,
     /// Tokens from the first on of which each drafter that reads no features has keys in its pages.
     pub(super) num_drafted: [usize; MAX_DRAFTERS],
 }
@@ -45,6 +47,7 @@ impl PageTable {
             moves: Vec::new(),
             found: FoundPages::default(),
             seat: None,
+            first_entry: 0,
             num_drafted: [0; MAX_DRAFTERS],
         }
     }

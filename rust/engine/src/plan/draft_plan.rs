@@ -25,6 +25,8 @@ pub struct DraftPlan {
     pub request_kv_len: Vec<i32>,
     /// Row of the feature store with the feature of the last of them, −1 for a drafter that reads none, \[Q\].
     pub request_feature: Vec<i32>,
+    /// Position of the first of them that its rows see, \[Q\]: the drafter lacks keys of those before it.
+    pub request_first: Vec<i32>,
     /// Where each request's pages start in `page_ids`, \[Q + 1\].
     pub page_indptr: Vec<i32>,
     /// Pages that hold the tokens in the cache.

@@ -53,6 +53,9 @@ pub struct Plan {
     /// then the drafter's keys of that row are there already, or position 0. [`LEFT_OUT`](crate::LEFT_OUT) where drafters keep
     /// nothing of the request's rows. Empty without a drafter, else \[Q\].
     pub request_feature: Vec<i32>,
+    /// Position of the first token of each request of which drafters keep something; 0 but for those that they follow from
+    /// further on. Empty without a drafter, else \[Q\].
+    pub request_first: Vec<i32>,
     /// Features to copy before the forward, from a row of the last forward to one of the store.
     pub feature_moves: Vec<[i32; 2]>,
     /// Features to copy between rows of the store, in order, after those.
@@ -105,6 +108,7 @@ impl Plan {
             kv_move_src: Vec::new(),
             kv_move_dst: Vec::new(),
             request_feature: Vec::new(),
+            request_first: Vec::new(),
             feature_moves: Vec::new(),
             feature_copies: Vec::new(),
             is_greedy: true,

@@ -222,4 +222,6 @@ fn close(plan: &mut Plan, cache: &Cache, sequence: &Sequence, num_tokens: usize)
     plan.close(&sequence.table.pages()[..covered]);
     plan.request_feature
         .extend(cache.feature_row(&sequence.table));
+    let first = cache.first_entry(&sequence.table);
+    plan.request_first.extend(first.map(|first| first as i32));
 }

@@ -180,7 +180,8 @@ impl Scheduler {
         let reads = self.speculator.reads_features(drafter);
         let is_left_out = sequence.is_some_and(|one| {
             let namespace = one.table.namespace();
-            self.cache.is_left_out(&one.table) && self.speculator.may_draft_from(drafter, namespace)
+            !self.cache.is_in_sight(&one.table)
+                && self.speculator.may_draft_from(drafter, namespace)
         });
         let first = sequence.map(|one| {
             let namespace = one.table.namespace();
@@ -206,7 +207,7 @@ impl Scheduler {
             return Some(-1);
         }
         let row = self.cache.feature_row(&sequence.table);
-        row.filter(|&row| row >= 0)
+        row.filter(|&row| row >= 0 && self.cache.is_in_sight(&sequence.table))
     }
 
     /// The arrays of the open level.
@@ -242,6 +243,9 @@ impl Scheduler {
             plan.request_kv_len.push(kv_len as i32);
             plan.request_feature
                 .push(self.feature(drafter, key).unwrap_or(-1));
+            let reads = self.speculator.reads_features(drafter);
+            let first = self.cache.first_entry(table).filter(|_| reads);
+            plan.request_first.push(first.unwrap_or(0) as i32);
             plan.page_ids.extend(pages.iter().map(|&page| page as i32));
             plan.page_indptr.push(plan.page_ids.len() as i32);
             let fill = open.fills.iter().find(|one| one.candidate == candidate);

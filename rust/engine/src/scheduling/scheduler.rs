@@ -161,7 +161,7 @@ impl Scheduler {
         }
         let (running, cache) = (&mut self.running, &mut self.cache);
         let mut following = Following::new(&self.speculator);
-        following.leave_out_some(running, cache);
+        following.update(running, cache);
         let (decoding, preempted) = self.admission.secure_decoding(running, cache, now_s);
         let awaited = if preempted {
             Awaited::new()

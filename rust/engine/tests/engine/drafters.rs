@@ -147,6 +147,7 @@ fn run(driver: &mut Driver, head: &mut Head, elapsed_ms: f64) -> (Vec<Plan>, Vec
 fn without_features(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     plan.request_feature.clear();
+    plan.request_first.clear();
     plan.feature_moves.clear();
     plan.feature_copies.clear();
     plan

@@ -31,7 +31,7 @@ pub(crate) fn num_left_out(plan: &Plan) -> usize {
 }
 
 #[test]
-fn while_it_sleeps_it_follows_four_of_many_and_new_ones_once_it_wakes() {
+fn while_it_sleeps_it_follows_four_of_many() {
     let (mut driver, mut alone) = (engine(Some(0.05)), engine(None));
     let mut head = Head::new(Script::Wrong);
     for one in (1..=8).map(|handle| noisy(handle, 1200)) {
@@ -44,21 +44,13 @@ fn while_it_sleeps_it_follows_four_of_many_and_new_ones_once_it_wakes() {
     steps(&mut driver, &mut head, 160);
     let asleep = steps(&mut driver, &mut head, 100);
     assert!(asleep.iter().all(|plan| num_left_out(plan) == 4));
-    // It is right now, and what begins is of use to it again.
+    // It is right now.
     head.script = Script::Right;
-    let woken = steps(&mut driver, &mut head, 900);
-    assert!(woken.iter().all(|plan| num_left_out(plan) <= 4));
-    for one in (21..=28).map(|handle| noisy(handle, 1200)) {
-        driver.submit(one.clone());
-        alone.submit(one.clone());
-        head.requests.push(one);
-    }
-    let awake = steps(&mut driver, &mut head, 64);
-    let left: Vec<usize> = awake.iter().map(num_left_out).collect();
-    assert!(left.iter().all(|&count| count == 0), "{left:?}");
+    let plans = steps(&mut driver, &mut head, 1200);
+    assert!(plans.iter().all(|plan| num_left_out(plan) <= 4));
     while driver.step().is_some() {}
     while alone.step().is_some() {}
-    for handle in (1..=8).chain(21..=28) {
+    for handle in 1..=8 {
         assert_eq!(driver.tokens[&handle], alone.tokens[&handle], "{handle}");
     }
 }
@@ -112,7 +104,7 @@ fn asleep_beside_five(known: &[u32]) -> (Driver, Head, Vec<Plan>) {
 }
 
 #[test]
-fn while_it_sleeps_beside_many_it_follows_a_prompt_that_was_not_found_and_none_that_mostly_was() {
+fn while_it_sleeps_it_follows_no_prompt_beside_four_that_decode_but_of_fixed_modes() {
     let (mut driver, mut head, early) = asleep_beside_five(&prompt(1, 3));
     assert!(!of_prompt(&early, 6).contains(&LEFT_OUT));
     // It takes three tokens of a page too, as it would without a drafter.
@@ -127,12 +119,12 @@ fn while_it_sleeps_beside_many_it_follows_a_prompt_that_was_not_found_and_none_t
     let late = steps(&mut driver, &mut head, 3);
     driver.submit(fixed);
     let last = steps(&mut driver, &mut head, 3);
-    let found = of_prompt(&late, 7);
-    assert!(!found.is_empty() && found.iter().all(|&feature| feature == LEFT_OUT));
-    for followed in [of_prompt(&late, 8), of_prompt(&last, 9)] {
-        assert!(!followed.is_empty() && !followed.contains(&LEFT_OUT));
+    for left_out in [of_prompt(&late, 7), of_prompt(&late, 8)] {
+        assert!(!left_out.is_empty() && left_out.iter().all(|&feature| feature == LEFT_OUT));
     }
-    // Both decode; the one of a fixed mode is followed beside the four.
+    let fixed = of_prompt(&last, 9);
+    assert!(!fixed.is_empty() && !fixed.contains(&LEFT_OUT));
+    // All decode; the one of a fixed mode is followed beside the four.
     assert_eq!(last.last().map(num_left_out), Some(3));
     while driver.step().is_some() {}
     let cached = [6, 7, 8].map(|handle| driver.finishes[&handle].stats.cached_tokens);
@@ -198,17 +190,53 @@ fn while_it_sleeps_requests_that_end_with_their_prompt_take_no_place_of_others()
     }
 }
 
-#[test]
-fn while_it_sleeps_a_long_rest_is_followed_behind_a_longer_beginning() {
-    let beginning: Vec<u32> = (0..120).map(|n| 1 + (n * n + 3 * n) % 29).collect();
-    let (mut driver, mut head, _) = asleep_beside_five(&beginning);
-    for (handle, count) in [(7, 100), (8, 20)] {
-        let rest = (0..count).map(|n| 1 + (n * 5 + n * n) % 28);
-        let ids: Vec<u32> = beginning.iter().copied().chain(rest).collect();
-        driver.submit(request(handle, &ids, 4));
+/// A drafter that sleeps, while nobody decodes.
+fn asleep_alone() -> (Driver, Head) {
+    let (mut driver, mut head, _) = asleep_beside_five(&prompt(1, 3));
+    for handle in 1..=5 {
+        driver.engine.cancel(handle, None, false);
     }
-    let plans = steps(&mut driver, &mut head, 3);
-    let [long, short] = [7, 8].map(|handle| of_prompt(&plans, handle));
-    assert!(!long.is_empty() && !long.contains(&LEFT_OUT));
-    assert!(!short.is_empty() && short.iter().all(|&feature| feature == LEFT_OUT));
+    steps(&mut driver, &mut head, 1);
+    (driver, head)
+}
+
+#[test]
+fn while_it_sleeps_it_follows_the_end_of_a_prompt() {
+    let (mut driver, mut head) = asleep_alone();
+    let ids: Vec<u32> = (0..200).map(|n| 1 + (n * n + 3 * n) % 29).collect();
+    for (handle, length) in [(7, 200), (8, 60)] {
+        driver.submit(request(handle, &ids[200 - length..], 40));
+    }
+    let plans = steps(&mut driver, &mut head, 12);
+    for (handle, first) in [(7, 136), (8, 0)] {
+        let prompts = of_prompt(&plans, handle);
+        assert!(!prompts.is_empty() && !prompts.contains(&LEFT_OUT));
+        let mut firsts = plans.iter().filter_map(|plan| {
+            let mut handles = plan.request_handle.iter();
+            let index = handles.position(|&one| one == handle)?;
+            Some(plan.request_first[index])
+        });
+        assert!(firsts.all(|one| one == first), "{handle}");
+    }
+}
+
+#[test]
+fn while_it_sleeps_one_that_was_left_out_takes_the_place_of_one_that_ended() {
+    let (mut driver, mut head, _) = asleep_beside_five(&prompt(1, 3));
+    let before = steps(&mut driver, &mut head, 1);
+    assert_eq!(num_left_out(&before[0]), 1);
+    let kv_len = before[0].request_kv_len[4];
+    driver.engine.cancel(2, None, false);
+    let plans = steps(&mut driver, &mut head, 40);
+    assert!(plans.iter().all(|plan| num_left_out(plan) == 0));
+    let first = plans[0].request_first[3];
+    assert!(kv_len < first && first <= kv_len + 48, "{kv_len} {first}");
+    assert!(
+        plans
+            .iter()
+            .all(|plan| plan.request_first == [0, 0, 0, first])
+    );
+    // It is tried on that one too.
+    steps(&mut driver, &mut head, 200);
+    assert!(head.late_rows > 0);
 }

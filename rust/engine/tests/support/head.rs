@@ -28,6 +28,8 @@ pub(crate) struct Head {
     pub(crate) requests: Vec<Request>,
     pub(crate) levels: u64,
     pub(crate) rows: u64,
+    /// Rows of requests of which it sees no beginning.
+    pub(crate) late_rows: u64,
     /// Tokens that it made keys of.
     pub(crate) made_up: u64,
     /// The text of each row of the step so far.
@@ -83,6 +85,7 @@ impl Head {
             requests: Vec::new(),
             levels: 0,
             rows: 0,
+            late_rows: 0,
             made_up: 0,
             paths: Vec::new(),
         }
@@ -133,6 +136,8 @@ impl Head {
         self.made_up += plan.fill_token.len() as u64;
         self.levels += u64::from(plan.num_rows() > 0);
         self.rows += plan.num_rows() as u64;
+        let is_late = |&&request: &&i32| plan.request_first[request as usize] > 0;
+        self.late_rows += plan.row_request.iter().filter(is_late).count() as u64;
         let mut answers = Answers {
             ids: Vec::new(),
             probabilities: Vec::new(),

@@ -24,6 +24,13 @@ pub(super) fn plan_of<'a>(plan: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, core::
             Ok(Vec::new())
         }
     };
+    let of_requests = |name| {
+        if features {
+            numbers(plan, name)
+        } else {
+            Ok(Vec::new())
+        }
+    };
     Ok(Cow::Owned(core::Plan {
         row_token: numbers(plan, "row_token")?,
         row_position: numbers(plan, "row_position")?,
@@ -40,11 +47,8 @@ pub(super) fn plan_of<'a>(plan: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, core::
         top_rows: numbers(plan, "top_rows")?,
         kv_move_src: numbers(plan, "kv_move_src")?,
         kv_move_dst: numbers(plan, "kv_move_dst")?,
-        request_feature: if features {
-            numbers(plan, "request_feature")?
-        } else {
-            Vec::new()
-        },
+        request_feature: of_requests("request_feature")?,
+        request_first: of_requests("request_first")?,
         feature_moves: moves("feature_moves")?,
         feature_copies: moves("feature_copies")?,
         ..core::Plan::default()
@@ -84,6 +88,7 @@ pub(super) fn pairs(plan: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<[i32; 2
 pub(super) fn upkeep_of(plan: &core::Plan) -> UpkeepArrays<'_> {
     UpkeepArrays {
         request_feature: &plan.request_feature,
+        request_first: &plan.request_first,
         moves: FeatureMoves {
             from_rows: plan.feature_moves.as_flattened(),
             within: plan.feature_copies.as_flattened(),

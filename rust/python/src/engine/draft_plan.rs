@@ -61,6 +61,11 @@ impl DraftPlan {
     }
 
     #[getter]
+    fn request_first<'py>(&self, py: Python<'py>) -> Numbers<'py> {
+        PyArray1::from_slice(py, &self.0.request_first)
+    }
+
+    #[getter]
     fn page_indptr<'py>(&self, py: Python<'py>) -> Numbers<'py> {
         PyArray1::from_slice(py, &self.0.page_indptr)
     }

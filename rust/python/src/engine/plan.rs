@@ -139,6 +139,11 @@ impl Plan {
     }
 
     #[getter]
+    fn request_first<'py>(&self, py: Python<'py>) -> Numbers<'py> {
+        PyArray1::from_slice(py, &self.0.request_first)
+    }
+
+    #[getter]
     fn feature_moves<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<i32>>> {
         pairs(py, &self.0.feature_moves)
     }

@@ -216,10 +216,8 @@ impl Admission {
             };
             sequence.is_guest = as_guest;
             self.is_pressed &= as_guest;
-            // One that goes on from pages without entries takes nobody's place.
-            if prefix.is_followed && !as_guest {
-                let num_found = cache.num_found(&prefix);
-                prefix.is_followed = following.take_in(&sequence, num_found);
+            if !as_guest {
+                prefix.followed_from = following.take_in(&sequence);
             }
             // A guest that goes later in this step takes what was to be moved in its pages along.
             let others = residents(running, |one| as_guest || !one.is_guest);

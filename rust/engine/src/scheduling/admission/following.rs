@@ -7,16 +7,14 @@ use crate::scheduling::running::Running;
 use crate::sequence::Sequence;
 use crate::speculation::Speculator;
 
-/// Prompts that have more tokens behind what was found are followed: texts that several ask about are as long, questions
-/// are not.
-const LONGEST_OWN: usize = 64;
+/// Tokens at the end of a prompt that are followed while drafters sleep: of more of them, they would hardly guess better.
+const TAIL: usize = 64;
 
 /// Decides it for one step.
 ///
 /// What drafters add to each row is lost where they are not asked, so that those that sleep keep nothing of most
-/// requests. The first ones of each drafter are kept, which show when it should wake, and those of fixed modes that draft
-/// from one. A prompt is, as others may begin with it, but for a short rest of one that was found for the most part. None
-/// is kept that no drafter may be asked about.
+/// requests. The first ones of each drafter are followed, which show when it should wake, and those of fixed modes that
+/// draft from one. Of prompts that is the end alone. None is followed that no drafter may be asked about.
 pub(in crate::scheduling) struct Following<'a> {
     speculator: &'a Speculator,
     /// Those that read features; `None` where they keep all rows at no price.
@@ -43,43 +41,39 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// Leaves out those that decode and are not to be followed any more; counts those that are.
-    pub(in crate::scheduling) fn leave_out_some(
-        &mut self,
-        running: &mut Running,
-        cache: &mut Cache,
-    ) {
+    /// Leaves out those that are not to be followed any more, and follows those that are again.
+    pub(in crate::scheduling) fn update(&mut self, running: &mut Running, cache: &mut Cache) {
         for sequence in running.values_mut().filter(|one| !one.is_guest) {
-            if cache.is_left_out(&sequence.table) {
-                continue;
-            }
-            let is_kept = self.take_in(sequence, 0);
-            if sequence.decoding && !is_kept {
-                cache.leave_out(&mut sequence.table);
+            match self.take_in(sequence) {
+                Some(_) => cache.follow(&mut sequence.table),
+                None => cache.leave_out(&mut sequence.table),
             }
         }
     }
 
-    /// Counts a request that found so many tokens in the cache; whether drafters keep its rows.
-    pub(super) fn take_in(&mut self, sequence: &Sequence, num_found: usize) -> bool {
+    /// Counts a request; from which of its tokens on drafters are to keep its rows, `None` = of none.
+    pub(super) fn take_in(&mut self, sequence: &Sequence) -> Option<usize> {
         let Some(reading) = &self.reading else {
-            return true;
+            return Some(0);
         };
         let mode = sequence.drafting.mode();
-        let may_draft = mode == SpeculationMode::Auto && sequence.drafting.max_nodes() > 0;
-        let num_own = sequence.num_prompt().saturating_sub(num_found);
-        let is_own = self.most.is_some() && num_own < num_found.min(LONGEST_OWN);
-        let may_be_shared = !sequence.decoding && !is_own;
-        let mut is_kept = matches!(
+        let is_fixed = matches!(
             mode,
             SpeculationMode::Eagle2 | SpeculationMode::Chain | SpeculationMode::Tiers
         );
+        // One that ends with its prompt asks nothing.
+        let may_draft = mode == SpeculationMode::Auto
+            && sequence.drafting.max_nodes() > 0
+            && (sequence.decoding || sequence.num_left() > 1);
+        let mut has_place = false;
+        let mut may_be_shared = false;
         for (index, &drafter) in reading.iter().enumerate() {
             let namespace = sequence.table.namespace();
             if !self.speculator.may_draft_from(drafter, namespace) {
                 continue;
             }
-            is_kept |= may_be_shared;
+            // Others may begin with a prompt.
+            may_be_shared |= !sequence.decoding;
             if !may_draft {
                 continue;
             }
@@ -88,11 +82,13 @@ impl<'a> Following<'a> {
                 self.num_decoding[index] += 1;
             } else {
                 before += self.num_prompts[index];
-                // One that ends with its prompt shows nothing.
-                self.num_prompts[index] += usize::from(sequence.num_left() > 1);
+                self.num_prompts[index] += 1;
             }
-            is_kept |= self.most.is_none_or(|most| before < most);
+            has_place |= self.most.is_none_or(|most| before < most);
         }
-        is_kept
+        if is_fixed || (self.most.is_none() && (may_be_shared || has_place)) {
+            return Some(0);
+        }
+        has_place.then(|| sequence.tokens.len().saturating_sub(TAIL))
     }
 }

@@ -14,6 +14,8 @@ pub(super) struct Counts {
     pub(super) made_up_behind_others: u64,
     pub(super) made_up_unasked: u64,
     pub(super) rows_left_out: u64,
+    pub(super) rows_passed: u64,
+    pub(super) asked_late: u64,
     pub(super) features_kept: u64,
     /// Levels, and those behind a first one.
     pub(super) levels: u64,
@@ -45,6 +47,8 @@ impl Counts {
         self.made_up_behind_others += other.made_up_behind_others;
         self.made_up_unasked += other.made_up_unasked;
         self.rows_left_out += other.rows_left_out;
+        self.rows_passed += other.rows_passed;
+        self.asked_late += other.asked_late;
         self.features_kept += other.features_kept;
         self.levels += other.levels;
         self.deep_levels += other.deep_levels;

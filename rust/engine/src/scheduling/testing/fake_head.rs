@@ -37,8 +37,11 @@ pub(super) struct FakeHead {
     pub(super) num_made_up: u64,
     pub(super) num_unasked: u64,
     pub(super) num_shared: u64,
-    /// Rows of requests that are left out.
+    /// Rows of requests that are left out, rows of which nothing is kept of requests that are followed from further on, and
+    /// questions about such requests.
     pub(super) num_left_out: u64,
+    pub(super) num_passed: u64,
+    pub(super) num_asked_late: u64,
 }
 
 fn after(text: u64, token: i32) -> u64 {
@@ -70,6 +73,8 @@ impl FakeHead {
             num_unasked: 0,
             num_shared: 0,
             num_left_out: 0,
+            num_passed: 0,
+            num_asked_late: 0,
         }
     }
 
@@ -133,7 +138,11 @@ impl FakeHead {
                 self.num_unasked += 1;
                 continue;
             }
-            for index in 1..kv_len {
+            let first_seen = plan.request_first[request] as usize;
+            assert!(self.info.needs_features || first_seen == 0);
+            assert!(first_seen == 0 || first_seen + PAGE_SIZE <= kv_len);
+            self.num_asked_late += u64::from(first_seen > 0);
+            for index in first_seen.max(1)..kv_len {
                 let slot = slot(index);
                 assert_eq!(
                     self.keys[slot], self.texts[slot],
@@ -201,6 +210,12 @@ impl FakeHead {
                 features.push(text);
                 continue;
             }
+            if plan.row_position[row] < plan.request_first[request] {
+                self.num_passed += 1;
+                self.keys[own] = POISON - 1;
+                features.push(text);
+                continue;
+            }
             let given = match (plan.row_parent[row], plan.request_feature[request]) {
                 (-1, -1) => None,
                 (-1, known) => Some(self.store[known as usize]),
@@ -219,7 +234,7 @@ impl FakeHead {
             if plan.request_feature[request] == LEFT_OUT {
                 continue;
             }
-            for index in 1..plan.request_kv_len[request] {
+            for index in plan.request_first[request].max(1)..plan.request_kv_len[request] {
                 let slot = slot(plan, request, index as usize);
                 assert_eq!(
                     self.keys[slot], self.texts[slot],

@@ -8,9 +8,12 @@ use spectrie_types::{Source, SpeculationMode};
 use super::counts::Counts;
 use super::fake_head::FakeHead;
 use super::{Traffic, end};
+use crate::cache::LEFT_OUT;
 use crate::clock::Ticking;
 use crate::config::EngineConfig;
 use crate::costs::{CostCurve, CostShape};
+use crate::scheduling::Scheduler;
+use crate::scheduling::admission::Following;
 use crate::scheduling::testing::dice::Dice;
 use crate::speculation::DrafterInfo;
 
@@ -61,6 +64,7 @@ impl Traffic {
             ..given
         };
         let mut traffic = Self::of(dice, config, Arc::new(Ticking::by(1)));
+        traffic.nods = seed % 4 == 2;
         let costs = CostCurve::new(&[1, 64], &[10.0, 12.0], CostShape::default());
         traffic.scheduler.set_costs(costs.unwrap());
         let infos: Vec<DrafterInfo> = kinds.iter().map(|&kind| drafter(kind)).collect();
@@ -95,7 +99,12 @@ fn check(num_steps: u64) {
         "{all:?}"
     );
     assert!(is_many(all.refused_answers, 200), "{all:?}");
-    assert!(is_many(all.rows_left_out, 20), "{all:?}");
+    assert!(
+        is_many(all.rows_left_out, 20)
+            && is_many(all.rows_passed, 200)
+            && is_many(all.asked_late, 1000),
+        "{all:?}"
+    );
     assert!(
         is_many(all.heads_given_up, 10_000) && all.features_kept > 0,
         "{all:?}"
@@ -169,6 +178,44 @@ fn ten_thousand_random_steps_with_several_drafters_keep_every_promise() {
         "{all:?}"
     );
     assert!(is_many(preemptions, 4000), "{preemptions}");
+}
+
+/// Requests that drafters keep nothing of from the next step on, though they may draft for them, and all of those.
+fn left_out(scheduler: &mut Scheduler) -> (usize, usize) {
+    let mut following = Following::new(&scheduler.speculator);
+    following.update(&mut scheduler.running, &mut scheduler.cache);
+    let may_draft = scheduler.running.values().filter(|one| {
+        let drafting = &one.drafting;
+        let is_auto = drafting.mode() == SpeculationMode::Auto && drafting.max_nodes() > 0;
+        one.decoding && !one.is_guest && is_auto
+    });
+    let rows = may_draft.map(|one| scheduler.cache.feature_row(&one.table));
+    let rows: Vec<Option<i32>> = rows.collect();
+    let left_out = rows.iter().filter(|&&row| row == Some(LEFT_OUT));
+    (left_out.count(), rows.len())
+}
+
+#[test]
+fn drafters_that_sleep_follow_four_and_those_that_wake_all() {
+    let mut many = 0;
+    for seed in (0..120).step_by(4) {
+        let mut traffic = Traffic::with_head(seed);
+        let info = &traffic.heads[0].info;
+        if !info.needs_features || info.namespaces.is_some() {
+            continue;
+        }
+        for _ in 0..60 {
+            traffic.step(true);
+            traffic.scheduler.speculator.set_asleep(true);
+            let (left, all) = left_out(&mut traffic.scheduler);
+            assert_eq!(left, all.saturating_sub(4), "{seed}");
+            many += u64::from(left > 0);
+            traffic.step(true);
+            traffic.scheduler.speculator.set_asleep(false);
+            assert_eq!(left_out(&mut traffic.scheduler).0, 0, "{seed}");
+        }
+    }
+    assert!(many > 100, "{many}");
 }
 
 #[test]

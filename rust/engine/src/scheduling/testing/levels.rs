@@ -25,6 +25,10 @@ impl Traffic {
         let now_s = self.now_s();
         self.answers.iter_mut().for_each(Head::begin);
         self.counts.steps_with_head += u64::from(!self.heads.is_empty());
+        if self.nods && self.dice.once_in(20) {
+            let sleeps = self.dice.once_in(2);
+            self.scheduler.speculator.set_asleep(sleeps);
+        }
         let mut before = None;
         while !self.heads.is_empty() {
             if self.dice.once_in(8) {
@@ -107,6 +111,8 @@ impl Traffic {
         self.counts.made_up += head.num_made_up;
         self.counts.made_up_behind_others += head.num_shared;
         self.counts.rows_left_out += head.num_left_out;
+        self.counts.rows_passed += head.num_passed;
+        self.counts.asked_late += head.num_asked_late;
         self.counts.made_up_unasked += head.num_unasked;
     }
 

@@ -76,6 +76,8 @@ struct Traffic {
     arrival_steps: usize,
     /// Whether forwards begin before the results of those before them are known.
     starts_early: bool,
+    /// Whether drafters fall asleep and wake at any time.
+    nods: bool,
     /// The plan that began early, and its logits.
     early: Option<(Plan, Vec<f32>)>,
     /// What the next call that may end requests ends.
@@ -108,6 +110,7 @@ impl Traffic {
             counts: Counts::default(),
             arrival_steps: 3,
             starts_early: false,
+            nods: false,
             early: None,
             cancels: Vec::new(),
         }

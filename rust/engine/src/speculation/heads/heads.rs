@@ -328,7 +328,7 @@ impl Heads {
         let is_tried = self.probing.begin(share);
         if self.probing.is_news() {
             // What was promised rests on what was thought of it before.
-            self.promise = Promise::default();
+            self.promise.forget();
         }
         is_tried.then_some(wishes)
     }
@@ -378,5 +378,17 @@ impl Heads {
             rows: self.rows_asked,
             gain: is_known.then(|| asking.over(held_out)).flatten(),
         }
+    }
+}
+
+#[cfg(test)]
+impl Heads {
+    /// Has it sleep, or know nothing of what it promises.
+    pub(in crate::speculation) fn set_asleep(&mut self, sleeps: bool) {
+        self.promise = if sleeps {
+            Promise::lastingly_small()
+        } else {
+            Promise::default()
+        };
     }
 }

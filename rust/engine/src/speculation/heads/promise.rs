@@ -18,7 +18,7 @@ const LASTING_STEPS: u64 = 64;
 pub(super) struct Promise {
     mean: f64,
     num_steps: f64,
-    /// In which it was small, up to the last one.
+    /// In which it was small, up to the last one in which that was known.
     num_small: u64,
 }
 
@@ -29,19 +29,43 @@ impl Promise {
             self.num_steps += 1.0;
             let rate = LEARNING_RATE.max(1.0 / self.num_steps);
             self.mean += rate * (earned_ms / step_ms - self.mean);
-            let is_small = self.is_small();
-            self.num_small = if is_small { self.num_small + 1 } else { 0 };
+            if self.is_small() {
+                self.num_small += 1;
+            } else if self.is_known() {
+                self.num_small = 0;
+            }
         }
+    }
+
+    /// Forgets what was promised. Whether it was small for a while stands until more is known.
+    pub(super) fn forget(&mut self) {
+        (self.mean, self.num_steps) = (0.0, 0.0);
+    }
+
+    fn is_known(&self) -> bool {
+        self.num_steps >= LEAST_STEPS
     }
 
     /// Whether the drafter is asked for no answer's sake now.
     pub(super) fn is_small(&self) -> bool {
-        self.num_steps >= LEAST_STEPS && self.mean < LEAST_SHARE
+        self.is_known() && self.mean < LEAST_SHARE
     }
 
     /// Whether it has been small for a while: what is given up now is not missed soon.
     pub(super) fn is_small_lastingly(&self) -> bool {
         self.num_small >= LASTING_STEPS
+    }
+}
+
+#[cfg(test)]
+impl Promise {
+    /// One that has been small for a while.
+    pub(super) fn lastingly_small() -> Self {
+        Self {
+            mean: 0.0,
+            num_steps: LEAST_STEPS,
+            num_small: LASTING_STEPS,
+        }
     }
 }
 
@@ -75,6 +99,23 @@ mod tests {
             promise.note(0.0, 10.0);
             assert_eq!(promise.is_small_lastingly(), step >= 16 + 63, "{step}");
         }
+        promise.forget();
+        for (earned_ms, lasts) in [(2.0, false), (0.1, true)] {
+            let mut promise = Promise {
+                num_small: promise.num_small,
+                ..Promise::default()
+            };
+            for step in 1..20 {
+                assert!(promise.is_small_lastingly(), "nothing is known yet");
+                assert!(!promise.is_small());
+                promise.note(earned_ms, 10.0);
+                if step >= 16 {
+                    assert_eq!(promise.is_small_lastingly(), lasts, "{step}");
+                    break;
+                }
+            }
+        }
+        steps_until(&mut promise, true, 0.0);
         steps_until(&mut promise, false, 2.0);
         assert!(!promise.is_small_lastingly());
     }

@@ -72,3 +72,15 @@ impl Speculator {
         self.drafters.first_for(namespace)
     }
 }
+
+#[cfg(test)]
+impl Speculator {
+    /// Has drafters sleep, or wake.
+    pub(crate) fn set_asleep(&mut self, sleeps: bool) {
+        for number in 0..self.drafters.num() {
+            if let Some(heads) = self.drafters.get_mut(number) {
+                heads.set_asleep(sleeps);
+            }
+        }
+    }
+}

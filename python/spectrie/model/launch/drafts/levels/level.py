@@ -129,6 +129,8 @@ class Level:
         check_indices("scored_token", plan.scored_token, bounds.vocabulary)
         if bounds.store_rows is not None:
             check_indices("request_feature", plan.request_feature, bounds.store_rows)
+        # Upkeep on a GPU does not grow with rows, so that every token has its entry.
+        check_indices("request_first", plan.request_first, 1)
         check_indices("kv_move_src", plan.kv_move_src, bounds.draft_slots)
         check_indices("kv_move_dst", plan.kv_move_dst, bounds.draft_slots)
         check_indices("page_ids", plan.page_ids, bounds.num_pages)
@@ -151,6 +153,7 @@ class Level:
             ("row_parent", len(plan.row_parent), rows),
             ("scored_indptr", len(plan.scored_indptr), rows + 1),
             ("request_feature", len(plan.request_feature), requests),
+            ("request_first", len(plan.request_first), requests),
             ("kv_move_dst", len(plan.kv_move_dst), len(plan.kv_move_src)),
             ("page_indptr", len(plan.page_indptr), requests + 1),
         ):
