@@ -285,10 +285,14 @@ def _num_kept(plan: _core.Plan, output: _core.StepOutput) -> int:
     is_prompt = (plan.request_kind[owners] == 0) & kept[owners]
     first = plan.request_first[owners[is_prompt]]
     prompts = np.count_nonzero(plan.row_position[is_prompt] >= first)
-    left_out = set(plan.request_handle[~kept].tolist())
-    emitted = np.diff(output.token_indptr)
-    is_kept = np.array([handle not in left_out for handle in output.handles], np.bool_)
-    return int(prompts + emitted[is_kept].sum())
+    # Those of an output, which lie behind what is in the cache.
+    emitted = dict(zip(output.handles, np.diff(output.token_indptr).tolist(), strict=True))
+    outputs = 0
+    for index in np.flatnonzero(kept):
+        count = emitted.get(int(plan.request_handle[index]), 0)
+        passed = int(plan.request_first[index]) - int(plan.request_kv_len[index])
+        outputs += max(count - max(passed, 0), 0) if plan.request_kind[index] else count
+    return int(prompts) + outputs
 
 
 def _engine(costs: Costs, at_a_time: int, speculation: str, *, head: bool) -> _core.Engine:

@@ -300,8 +300,10 @@ def _add_drafters(engine: _core.Engine, options: EngineOptions, runner: Runner) 
             namespaces=drafter.namespaces,
             fill_ms=costs.fill_ms,
         )
-        # On a GPU all rows of a step go through the products of entries, whoever they are kept for.
-        engine.set_drafter_upkeep(costs.upkeep_ms, by_row=runner.native is not None)
+        # On a GPU all rows of a step go through the products of entries, whoever they are kept for. And entries that
+        # depend on others would be others where some were never computed.
+        by_row = runner.native is not None and drafter.entries_stand_alone
+        engine.set_drafter_upkeep(costs.upkeep_ms, by_row=by_row)
         log.info("drafter %s: %s", drafter.name, costs)
         expected = forecast(drafter, *runner.measure_costs())
         if expected is not None:

@@ -104,7 +104,8 @@ class Engine:
     def set_drafter_upkeep(self, upkeep_ms: float, *, by_row: bool = True) -> None:
         """Prices what the drafter that was added last adds to every forward, asked or not: `upkeep_ms` to
         one of one row. Its gain is then told over steps without it; no effect without a drafter. Where that
-        grows `by_row`, plans may leave requests out while it sleeps.
+        grows `by_row` for all drafters, plans may leave requests out while they sleep, and follow them from further
+        on than their first token, which drafters on a GPU refuse.
 
         Raises:
             EngineError: It is below 0 or not finite.

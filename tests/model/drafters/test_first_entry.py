@@ -74,6 +74,13 @@ def test_chunks_do_not_matter(runner: Runner, size: int) -> None:
     assert same(draft_path(request, GUESSES, SCORED), expected)
 
 
+def test_it_is_known_whose_entries_depend_on_others(runner: Runner, kind: str) -> None:
+    drafter = runner.drafter
+    assert drafter is not None
+    expected = kind in STANDING_ALONE or kind.startswith("dflash")
+    assert drafter.entries_stand_alone == expected
+
+
 def test_what_lies_before_is_not_seen(runner: Runner, kind: str) -> None:
     expected = answers(runner)
     assert not same(answers(runner, 0), expected)

@@ -173,6 +173,11 @@ class Drafter:
         """Tokens that it can name; None for all of the target's."""
         return len(self.vocabulary.tokens) if isinstance(self.vocabulary, CutHead) else None
 
+    @property
+    def entries_stand_alone(self) -> bool:
+        """Whether its keys and values of a token depend on no other tokens than the one before."""
+        return self.kind.startswith("dflash") or len(self.geometry.layers) == 1
+
 
 @dataclass(frozen=True, slots=True)
 class FusedWeights:

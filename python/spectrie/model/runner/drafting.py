@@ -55,6 +55,7 @@ class DrafterInfo:
         origin: Where it comes from, if its files say so.
         is_for_model: Whether it was trained for the model it stands beside; None if its files do not say.
         needs_features: Whether it reads the model's features; one that does not is a model of its own.
+        entries_stand_alone: Whether its keys and values of a token depend on no other tokens than the one before.
     """
 
     name: str
@@ -69,6 +70,7 @@ class DrafterInfo:
     origin: Origin | None = None
     is_for_model: bool | None = None
     needs_features: bool = True
+    entries_stand_alone: bool = True
 
     @property
     def namespaces(self) -> tuple[str, ...] | None:
@@ -123,6 +125,7 @@ class Drafting:
         self._kind, self._max_levels = drafter.kind, drafter.max_levels
         self._named_tokens, self._origin = drafter.named_tokens, drafter.origin
         self._needs_features = drafter.taps > 0
+        self._entries_stand_alone = drafter.entries_stand_alone
         self._name, self._digest = name, digest
 
     @property
@@ -168,6 +171,7 @@ class Drafting:
             origin=origin,
             is_for_model=None if origin is None else origin.model_hash == self._info.model_hash,
             needs_features=self._needs_features,
+            entries_stand_alone=self._entries_stand_alone,
         )
 
     def measure(

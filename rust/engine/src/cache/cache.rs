@@ -148,9 +148,14 @@ impl Cache {
         let features = self.features.as_ref();
         let from = prefix.followed_from.filter(|_| features.is_some());
         let num_lacking = features.map_or(0, |features| features.num_lacking(&table.pages)) * size;
-        table.first_entry = from.map_or(0, |from| num_lacking.max(from / size * size));
-        // Behind entries, what drafters lack is of no use to them.
         let start = table.kv_len;
+        // Of tokens between what was found and `from`, nothing is kept.
+        table.first_entry = match from.map(|from| from / size * size) {
+            Some(from) if from > start => from,
+            Some(_) => num_lacking,
+            None => 0,
+        };
+        // Behind entries, what drafters lack is of no use to them.
         let follows =
             from.is_some() && (table.first_entry < start || (start == 0 && table.first_entry == 0));
         let running = running
@@ -190,8 +195,7 @@ impl Cache {
             table.seat = features.seat(page, table.kv_len);
             let is_next_known = page.is_some() || (follows && copied.is_some());
             if !is_next_known && table.kv_len > 0 {
-                let next = (table.kv_len + 1).next_multiple_of(size);
-                table.first_entry = table.first_entry.max(next);
+                table.first_entry = table.first_entry.max(table.kv_len + 1);
             }
         }
     }
@@ -253,10 +257,13 @@ impl Cache {
         let first = table.num_shared;
         let replaced = reuse::share_filled(&mut self.pool, table, tokens);
         let page_size = self.page_size();
-        if let Some(features) = &mut self.features {
+        if let Some(features) = self.features.as_mut().filter(|_| !replaced.is_empty()) {
             features.note_replaced(&replaced);
-            let num_lacking = features.num_lacking(&table.pages[..table.num_shared]);
-            table.first_entry = table.first_entry.max(num_lacking * page_size);
+            // Of its own pages behind its first entry, they lack none.
+            let new = &table.pages[first..table.num_shared];
+            if let last @ 1.. = features.num_lacking(new) {
+                table.first_entry = table.first_entry.max((first + last) * page_size);
+            }
         }
         for keys in &mut self.draft_keys {
             keys.note_shared(table, first, &replaced, page_size);

@@ -39,17 +39,23 @@ impl Cache {
         self.features.is_some() && table.seat.is_some()
     }
 
-    /// Has drafters that read features keep the rows of a running request that was left out, from now on.
-    pub(crate) fn follow(&mut self, table: &mut PageTable) {
-        let page_size = self.page_size();
-        if let Some(features) = self.features.as_mut().filter(|_| table.seat.is_none()) {
-            table.seat = features.seat(None, table.kv_len);
-            // Its next row follows one whose feature is gone.
-            table.first_entry = match table.kv_len {
-                0 => 0,
-                kv_len => (kv_len + 1).next_multiple_of(page_size),
-            };
+    /// Has drafters that read features keep the rows of a running request from its token at `from` on, or sooner if they do.
+    pub(crate) fn follow(&mut self, table: &mut PageTable, from: usize) {
+        let (kv_len, page_size) = (table.kv_len, self.page_size());
+        let Some(features) = &mut self.features else {
+            return;
+        };
+        if table.seat.is_none() {
+            table.seat = features.seat(None, kv_len);
+            table.first_entry = usize::MAX;
         }
+        // A row gets an entry where the feature of the token before it is there; the first needs none.
+        let seat = table.seat.filter(|_| kv_len > 0);
+        let is_gone = seat.is_some_and(|seat| seat.row_after(kv_len).is_none());
+        let next = kv_len + usize::from(is_gone);
+        table.first_entry = table
+            .first_entry
+            .min(next.max(from / page_size * page_size));
     }
 
     /// Has drafters that read features keep nothing of a running request's rows from now on.

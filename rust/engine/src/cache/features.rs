@@ -133,7 +133,7 @@ impl Features {
     }
 
     /// Orders the features of a request's tokens to where they belong: the index of each, and the row of
-    /// the last forward that computed it. It is followed from the token at `first_entry` on, where a page begins.
+    /// the last forward that computed it. Entries begin with the token at `first_entry`.
     pub(super) fn keep(
         &mut self,
         seat: &mut Seat,
@@ -148,7 +148,7 @@ impl Features {
                 let page = pages[index / page_size];
                 self.ordered.moves.push([row as i32, page as i32]);
                 self.known[page as usize] = true;
-                self.left_out[page as usize] = end <= first_entry;
+                self.left_out[page as usize] = end - page_size < first_entry;
             }
             last = Some((row, end));
         }

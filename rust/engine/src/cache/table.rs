@@ -28,7 +28,7 @@ pub(crate) struct PageTable {
     pub(super) found: FoundPages,
     /// Where the feature of its last token is; `None` without a drafter, and while it waits.
     pub(super) seat: Option<Seat>,
-    /// Index of its first token of which drafters that read features have an entry, while it is followed; a page begins there.
+    /// Index of its first token of which drafters that read features have an entry, while it is followed.
     pub(super) first_entry: usize,
     /// Tokens from the first on of which each drafter that reads no features has keys in its pages.
     pub(super) num_drafted: [usize; MAX_DRAFTERS],

@@ -207,7 +207,7 @@ fn who_goes_on_from_pages_of_one_that_was_left_out_takes_them_all_and_is_followe
     let mut second = User::new(1, &text);
     second.enter(&mut cache, &[&first]);
     assert_eq!(second.table.kv_len(), 12);
-    assert_eq!(followed_from(&cache, &second), Some(16));
+    assert_eq!(followed_from(&cache, &second), Some(13));
     assert_eq!(cache.feature_row(&second.table), Some(-1));
     // Of the first page they have entries.
     let mut third = User::new(2, &[1, 2, 3, 4, 99, 98]);
@@ -249,8 +249,8 @@ fn behind_what_drafters_lack_as_much_is_copied_as_without_them() {
     );
     second.enter(&mut cache, &[&first]);
     assert_eq!(second.table.kv_len(), 6);
-    // Of its second page they have what comes behind the first row alone.
-    assert_eq!(followed_from(&cache, &second), Some(8));
+    // Of its second page they have what comes behind the next row alone.
+    assert_eq!(followed_from(&cache, &second), Some(7));
     second.compute_rows(&mut cache);
     cache.take_copies();
     let mut third = User::new(2, &second.tokens);
@@ -286,25 +286,26 @@ fn one_whose_page_is_replaced_by_one_that_drafters_lack_is_followed_from_there()
 }
 
 #[test]
-fn one_that_is_followed_again_is_from_its_next_page_on() {
+fn one_that_is_followed_again_is_from_the_token_after_the_next_on() {
     let mut cache = with_features();
     let text: Vec<u32> = (1..=24).collect();
     let mut first = User::new(0, &text);
     first.enter(&mut cache, &[]);
     cache.leave_out(&mut first.table);
-    for (num_tokens, from) in [(6, 8), (8, 12), (15, 16)] {
+    for num_tokens in [6, 8, 15] {
         first.tokens = text[..num_tokens].to_vec();
         first.compute_rows(&mut cache);
-        cache.follow(&mut first.table);
-        assert_eq!(followed_from(&cache, &first), Some(from), "{num_tokens}");
+        cache.follow(&mut first.table, 0);
+        // The feature before the next one is gone.
+        assert_eq!(followed_from(&cache, &first), Some(num_tokens + 1));
         assert!(!cache.is_in_sight(&first.table));
         cache.leave_out(&mut first.table);
     }
-    cache.follow(&mut first.table);
+    cache.follow(&mut first.table, 0);
     for num_tokens in [16, 19, 20] {
         first.tokens = text[..num_tokens].to_vec();
         first.compute_rows(&mut cache);
-        cache.follow(&mut first.table);
+        cache.follow(&mut first.table, 0);
         assert_eq!(followed_from(&cache, &first), Some(16));
         assert_eq!(cache.is_in_sight(&first.table), num_tokens == 20);
     }
@@ -312,9 +313,37 @@ fn one_that_is_followed_again_is_from_its_next_page_on() {
     let mut second = User::new(1, &[99; 8]);
     second.enter(&mut cache, &[&first]);
     cache.leave_out(&mut second.table);
-    cache.follow(&mut second.table);
+    cache.follow(&mut second.table, 0);
     assert_eq!(followed_from(&cache, &second), Some(0));
     assert!(cache.is_in_sight(&second.table));
+}
+
+#[test]
+fn of_a_prompt_that_is_left_out_the_end_may_be_followed_and_later_more_of_it() {
+    let mut cache = with_features();
+    let text: Vec<u32> = (1..=24).collect();
+    let mut one = User::new(0, &text);
+    one.enter(&mut cache, &[]);
+    cache.leave_out(&mut one.table);
+    one.tokens = text[..6].to_vec();
+    one.compute_rows(&mut cache);
+    cache.follow(&mut one.table, 18);
+    assert_eq!(followed_from(&cache, &one), Some(16));
+    one.tokens = text[..9].to_vec();
+    one.compute_rows(&mut cache);
+    // The feature of its last token is known, and its next row gets an entry.
+    for from in [12, 0, 20] {
+        cache.follow(&mut one.table, from);
+        let expected = if from == 12 { 12 } else { 9 };
+        assert_eq!(followed_from(&cache, &one), Some(expected), "{from}");
+    }
+    one.tokens = text.clone();
+    one.compute_rows(&mut cache);
+    // The third page lacks an entry of its first token.
+    let mut other = User::new(1, &text[..17]);
+    other.enter(&mut cache, &[&one]);
+    assert_eq!(followed_from(&cache, &other), Some(12));
+    assert!(cache.feature_row(&other.table) >= Some(0));
 }
 
 #[test]

@@ -28,8 +28,8 @@ impl Engine {
     }
 
     /// Prices what the drafter that was added last adds to every forward, asked or not: `upkeep_ms` to one of one row. Its gain is
-    /// then told over steps without it; no effect without a drafter. Where that grows `by_row`, requests may be left out
-    /// while it sleeps ([`LEFT_OUT`](crate::LEFT_OUT)).
+    /// then told over steps without it; no effect without a drafter. Where that grows `by_row` for all drafters,
+    /// requests may be left out while they sleep ([`LEFT_OUT`](crate::LEFT_OUT)).
     ///
     /// # Errors
     /// [`EngineError::Config`] for a number that is below 0 or not finite; [`EngineError::Stopped`].

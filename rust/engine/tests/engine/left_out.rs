@@ -240,3 +240,33 @@ fn while_it_sleeps_one_that_was_left_out_takes_the_place_of_one_that_ended() {
     steps(&mut driver, &mut head, 200);
     assert!(head.late_rows > 0);
 }
+
+#[test]
+fn while_short_requests_come_and_go_it_is_tried_all_the_same() {
+    let mut driver = engine(Some(0.05));
+    let mut head = Head::new(Script::Wrong);
+    let mut num_sent = 0;
+    let mut run = |head: &mut Head, num_steps: usize| {
+        let mut left_out = Vec::new();
+        for _ in 0..num_steps {
+            while num_sent < driver.finishes.len() as u64 + 8 {
+                num_sent += 1;
+                // One of them ends in about each step.
+                let one = Request {
+                    prompt_ids: vec![1 + num_sent as u32 % 28, 4, 1 + num_sent as u32 % 23],
+                    ..noisy(num_sent, num_sent.min(8) as u32)
+                };
+                head.requests.push(one.clone());
+                driver.submit(one);
+            }
+            left_out.push(num_left_out(&steps(&mut driver, head, 1)[0]));
+        }
+        left_out
+    };
+    run(&mut head, 300);
+    let num_rows = head.rows;
+    let asleep = run(&mut head, 1200);
+    assert!(asleep.iter().all(|&count| count == 4), "{asleep:?}");
+    // Some are followed from their first tokens on, although others are older.
+    assert!(head.rows > num_rows);
+}

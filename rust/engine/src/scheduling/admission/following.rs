@@ -2,18 +2,18 @@
 
 use spectrie_types::SpeculationMode;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, LEFT_OUT};
 use crate::scheduling::running::Running;
 use crate::sequence::Sequence;
 use crate::speculation::Speculator;
 
 /// Tokens at the end of a prompt that are followed while drafters sleep: of more of them, they would hardly guess better.
-const TAIL: usize = 64;
+const TAIL: usize = if cfg!(test) { 12 } else { 64 };
 
 /// Decides it for one step.
 ///
 /// What drafters add to each row is lost where they are not asked, so that those that sleep keep nothing of most
-/// requests. The first ones of each drafter are followed, which show when it should wake, and those of fixed modes that
+/// requests. A few of each drafter are followed, which show when it should wake, and those of fixed modes that
 /// draft from one. Of prompts that is the end alone. None is followed that no drafter may be asked about.
 pub(in crate::scheduling) struct Following<'a> {
     speculator: &'a Speculator,
@@ -21,31 +21,36 @@ pub(in crate::scheduling) struct Following<'a> {
     reading: Option<Vec<usize>>,
     /// Requests that each of them follows at most; `None` = all, as one is awake.
     most: Option<usize>,
-    /// Those that each of them may be asked about and that decode, so far.
-    num_decoding: Vec<usize>,
-    /// Those whose prompt is being computed. They take no place of one that decodes.
-    num_prompts: Vec<usize>,
+    /// Those that each of them may be asked about, so far.
+    nums: Vec<usize>,
 }
 
 impl<'a> Following<'a> {
     pub(in crate::scheduling) fn new(speculator: &'a Speculator) -> Self {
         let reading = speculator.may_leave_out();
         let reading = reading.then(|| speculator.drafters_reading(true));
-        let none = vec![0; reading.as_ref().map_or(0, Vec::len)];
         Self {
             speculator,
             most: speculator.most_followed(),
-            num_decoding: none.clone(),
-            num_prompts: none,
+            nums: vec![0; reading.as_ref().map_or(0, Vec::len)],
             reading,
         }
     }
 
-    /// Leaves out those that are not to be followed any more, and follows those that are again.
+    /// Leaves out those that are not to be followed any more, and follows others in their places.
+    ///
+    /// Who is followed keeps its place: a drafter sees nothing of one that it only begins to follow. The last ones that
+    /// came have most tokens left.
     pub(in crate::scheduling) fn update(&mut self, running: &mut Running, cache: &mut Cache) {
-        for sequence in running.values_mut().filter(|one| !one.is_guest) {
+        if self.reading.is_none() {
+            return;
+        }
+        let all = running.values_mut().filter(|one| !one.is_guest);
+        let (left_out, followed): (Vec<_>, Vec<_>) =
+            all.partition(|one| cache.feature_row(&one.table) == Some(LEFT_OUT));
+        for sequence in followed.into_iter().chain(left_out.into_iter().rev()) {
             match self.take_in(sequence) {
-                Some(_) => cache.follow(&mut sequence.table),
+                Some(from) => cache.follow(&mut sequence.table, from),
                 None => cache.leave_out(&mut sequence.table),
             }
         }
@@ -77,18 +82,13 @@ impl<'a> Following<'a> {
             if !may_draft {
                 continue;
             }
-            let mut before = self.num_decoding[index];
-            if sequence.decoding {
-                self.num_decoding[index] += 1;
-            } else {
-                before += self.num_prompts[index];
-                self.num_prompts[index] += 1;
-            }
-            has_place |= self.most.is_none_or(|most| before < most);
+            has_place |= self.most.is_none_or(|most| self.nums[index] < most);
+            self.nums[index] += 1;
         }
         if is_fixed || (self.most.is_none() && (may_be_shared || has_place)) {
             return Some(0);
         }
-        has_place.then(|| sequence.tokens.len().saturating_sub(TAIL))
+        let tail = sequence.tokens.len().saturating_sub(TAIL);
+        has_place.then_some(if sequence.decoding { 0 } else { tail })
     }
 }

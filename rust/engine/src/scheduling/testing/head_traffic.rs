@@ -64,7 +64,7 @@ impl Traffic {
             ..given
         };
         let mut traffic = Self::of(dice, config, Arc::new(Ticking::by(1)));
-        traffic.nods = seed % 4 == 2;
+        traffic.nods = (seed / 8).is_multiple_of(3);
         let costs = CostCurve::new(&[1, 64], &[10.0, 12.0], CostShape::default());
         traffic.scheduler.set_costs(costs.unwrap());
         let infos: Vec<DrafterInfo> = kinds.iter().map(|&kind| drafter(kind)).collect();
@@ -187,7 +187,7 @@ fn left_out(scheduler: &mut Scheduler) -> (usize, usize) {
     let may_draft = scheduler.running.values().filter(|one| {
         let drafting = &one.drafting;
         let is_auto = drafting.mode() == SpeculationMode::Auto && drafting.max_nodes() > 0;
-        one.decoding && !one.is_guest && is_auto
+        !one.is_guest && is_auto && (one.decoding || one.num_left() > 1)
     });
     let rows = may_draft.map(|one| scheduler.cache.feature_row(&one.table));
     let rows: Vec<Option<i32>> = rows.collect();

@@ -58,8 +58,9 @@ pub(crate) struct Heads {
     /// What the levels after a first one bring.
     later: LaterLevels,
     promise: Promise,
-    /// Requests of the step in the making for each that may be asked: others are left out while it sleeps.
-    each_for: f64,
+    /// Requests of the step in the making for each that may be asked: of others it sees too little. `None` where it may be
+    /// asked about none.
+    each_for: Option<f64>,
     /// Tells its steps held out from those of other drafters.
     salt: u64,
     is_given_up: bool,
@@ -86,7 +87,7 @@ impl Heads {
             tries_all: false,
             later: LaterLevels::default(),
             promise: Promise::default(),
-            each_for: 1.0,
+            each_for: Some(1.0),
             salt: HOLDOUT_SALT ^ ((number as u64) << 32),
             is_given_up: false,
             levels_asked: 0,
@@ -153,7 +154,7 @@ impl Heads {
 
     /// Takes how many of the step's requests each that may be asked stands for.
     pub(in crate::speculation) fn set_each_for(&mut self, num_requests: usize, num_asking: usize) {
-        self.each_for = num_requests.max(1) as f64 / num_asking.max(1) as f64;
+        self.each_for = (num_asking > 0).then(|| num_requests as f64 / num_asking as f64);
     }
 
     /// Which of `num` that may be asked it is tried on in this step, though nobody may have anything else to
@@ -204,12 +205,15 @@ impl Heads {
             f64::from(wish.inquiry.gain) * ms_per_token
         });
         if level == 1 {
-            let promised_ms = if self.each_for > 1.0 {
-                profit::of_all(&self.costs, &wishes, most, ms_per_token, self.each_for)
-            } else {
-                earned_ms
-            };
-            self.promise.note(promised_ms, self.step_ms);
+            // Where it sees nothing, nothing is known of what it promises.
+            if let Some(each_for) = self.each_for {
+                let promised_ms = if each_for > 1.0 {
+                    profit::of_all(&self.costs, &wishes, most, ms_per_token, each_for)
+                } else {
+                    earned_ms
+                };
+                self.promise.note(promised_ms, self.step_ms);
+            }
             if self.promise.is_small() {
                 best = 0;
             }
@@ -314,7 +318,7 @@ impl Heads {
         let left = |wish: &Wish| wish.inquiry.left();
         // Those that are left out would be asked beside them.
         let (most_paying, _) = profit::best(&self.costs, 1, &mut wishes, most, |wish| {
-            f64::from(left(wish)) * ms_per_token * self.each_for
+            f64::from(left(wish)) * ms_per_token * self.each_for.unwrap_or(1.0)
         });
         let could_pay = most_paying > 0;
         wishes.retain(|wish| could_pay && left(wish) >= LEAST_LEFT);

@@ -33,7 +33,7 @@ pub(super) fn best(
 }
 
 /// What a first level of at most so many rows would earn above its price if each of the wishes, the best first, stood for
-/// `each_for`, as those stand for others whose requests are left out.
+/// `each_for`, as those stand for others that it may not be asked about.
 pub(super) fn of_all(
     costs: &LevelCosts,
     wishes: &[Wish],

@@ -58,7 +58,7 @@ impl Speculator {
     pub(crate) fn may_leave_out(&self) -> bool {
         let reading = self.drafters.reading(true);
         let grows = |&number: &usize| self.drafters.get(number).is_some_and(Heads::grows_by_row);
-        reading.iter().any(grows)
+        !reading.is_empty() && reading.iter().all(grows)
     }
 
     /// Whether requests of this namespace may draft from a drafter.

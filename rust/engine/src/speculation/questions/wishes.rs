@@ -8,7 +8,7 @@ use super::super::step::Candidate;
 pub(crate) struct Reach {
     /// Whether it may be asked.
     pub(crate) may_ask: bool,
-    /// Whether it may not because the drafter keeps nothing of its rows.
+    /// Whether it may not because the drafter keeps nothing of its rows, or sees too little of it.
     pub(crate) is_left_out: bool,
     /// Committed tokens that the drafter is to make keys of first.
     pub(crate) num_missing: usize,
