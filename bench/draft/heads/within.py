@@ -26,6 +26,8 @@ _SHIPPED = "smollm2-135m-eagle3"
 _TEXTS = ("edits", "routing", "random")
 _WEIGHTS = "model.safetensors"
 _NAMESPACES = 2000
+_TIMES = {1: 4, 8: 2, 32: 1}
+"""Short samples differ more, so there are more of them."""
 _WARM_UP = 4
 _HEADER = ["text", "at a time", "with over without", "95 % interval", "floor", "pairs", "levels"]
 
@@ -37,7 +39,12 @@ def main() -> None:
         "--drafter", default=_SHIPPED, help=f"a trained drafter's name or folder [{_SHIPPED}]"
     )
     parser.add_argument("--model", default="smollm2-135m", help="model [smollm2-135m]")
-    parser.add_argument("--pairs", type=int, default=32, help="pairs of each text at least [32]")
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        default=32,
+        help="pairs of each text with 32 at a time; twice as many with 8, four times with one [32]",
+    )
     parser.add_argument("--max-tokens", type=int, default=96, help="tokens per answer [96]")
     args = parser.parse_args()
     run(args.model, args.drafter, pairs=args.pairs, max_tokens=args.max_tokens)
@@ -49,7 +56,7 @@ def run(model: str, drafter: str, *, pairs: int, max_tokens: int) -> None:
     Args:
         model: The model, as `--model` names it.
         drafter: Name or folder of a drafter that `train-head` wrote.
-        pairs: Pairs of samples of each.
+        pairs: Pairs of samples of each with 32 at a time; there are more with fewer.
         max_tokens: Tokens per answer.
     """
     from spectrie import LLM
@@ -72,7 +79,8 @@ def run(model: str, drafter: str, *, pairs: int, max_tokens: int) -> None:
             sides = [Side([llm], max_tokens, _namer(kind)) for kind in ("theirs", "mine")]
             for text in _TEXTS:
                 for at_a_time in TEXTS[text]:
-                    results[f"{text}, {at_a_time}"] = _measure(sides, text, at_a_time, pairs)
+                    number = pairs * _TIMES[at_a_time]
+                    results[f"{text}, {at_a_time}"] = _measure(sides, text, at_a_time, number)
     notes = [
         f"Tokens per second of whole requests, prompts included, {facts['dtype']}, {threads} threads, up to {max_tokens}"
         f" tokens, greedy but for random words at temperature 1.5; drafter: {drafter}. One engine answers all: requests"
