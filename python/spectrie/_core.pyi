@@ -225,7 +225,7 @@ class Plan:
     @property
     def request_first(self) -> NDArray[np.int32]:
         """Position of the first token of each request of which drafters keep something, [Q]; 0 but for those that
-        follow it from further on. Empty without a drafter."""
+        they follow from further on. Empty without a drafter."""
     @property
     def feature_moves(self) -> NDArray[np.int32]:
         """Features to copy before the forward, from a row of the last forward to one of the store, [M, 2]."""

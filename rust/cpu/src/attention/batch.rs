@@ -43,7 +43,7 @@ pub(crate) struct BatchRow {
     pub(crate) position: u32,
     /// Last position that it sees where layers look ahead; else that is its own.
     pub(crate) last: u32,
-    /// First position that it sees, unless that is its own: keys before it are not there.
+    /// First position that it sees; keys before it are not there.
     pub(crate) first: u32,
     pub(crate) slot: u32,
     pub(crate) page_start: u32,

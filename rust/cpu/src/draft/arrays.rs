@@ -1,5 +1,7 @@
 //! What callers pass to a drafter, and what they get.
 
+use crate::error::CpuError;
+
 /// Copies of features before a forward or a level; each pair is (from, to).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FeatureMoves<'a> {
@@ -7,6 +9,25 @@ pub struct FeatureMoves<'a> {
     pub from_rows: &'a [i32],
     /// From rows of the store to rows of the store, flat pairs `[2 M]`; after the others.
     pub within: &'a [i32],
+}
+
+/// Checks that an array has an entry for each request, or none at all.
+///
+/// # Errors
+/// [`CpuError::Length`] where it has not.
+pub(crate) fn check_each(
+    what: &'static str,
+    array: &[i32],
+    num_requests: usize,
+) -> Result<(), CpuError> {
+    if array.is_empty() || array.len() == num_requests {
+        return Ok(());
+    }
+    Err(CpuError::Length {
+        what,
+        given: array.len(),
+        expected: num_requests,
+    })
 }
 
 /// What a forward needs to know to keep up the entries of a drafter with features.

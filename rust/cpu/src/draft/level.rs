@@ -1,7 +1,7 @@
 //! The rows of one level, checked once so that what computes them needs no checks.
 
 use crate::attention::{Batch, BatchRow, PAGE_SIZE, indices};
-use crate::draft::arrays::DraftArrays;
+use crate::draft::arrays::{DraftArrays, check_each};
 use crate::draft::drafter::Origin;
 use crate::error::CpuError;
 
@@ -250,14 +250,7 @@ fn first_seen(arrays: &DraftArrays<'_>, request: usize, kv_len: usize) -> Result
 
 fn check_lengths(arrays: &DraftArrays<'_>) -> Result<(), CpuError> {
     let (rows, requests) = (arrays.row_token.len(), arrays.request_kv_len.len());
-    let given = arrays.request_first.len();
-    if given != requests && given != 0 {
-        return Err(CpuError::Length {
-            what: "request_first",
-            given,
-            expected: requests,
-        });
-    }
+    check_each("request_first", arrays.request_first, requests)?;
     for (what, given, expected) in [
         ("row_position", arrays.row_position.len(), rows),
         ("row_request", arrays.row_request.len(), rows),

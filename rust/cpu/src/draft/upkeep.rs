@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::attention::{Batch, BatchRow};
 use crate::buffer::SharedSlice;
 use crate::decoder::{Follower, Step, Target};
-use crate::draft::arrays::UpkeepArrays;
+use crate::draft::arrays::{UpkeepArrays, check_each};
 use crate::draft::drafter::{Drafter, Goal, Origin, Run};
 use crate::draft::room::Space;
 use crate::error::CpuError;
@@ -44,22 +44,8 @@ impl<'a> Upkeep<'a> {
         store_rows: usize,
     ) -> Result<Self, CpuError> {
         let requests = links.request_row_start.len();
-        let given = arrays.request_feature.len();
-        if given != requests && given != 0 {
-            return Err(CpuError::Length {
-                what: "request_feature",
-                given,
-                expected: requests,
-            });
-        }
-        let given = arrays.request_first.len();
-        if given != requests && given != 0 {
-            return Err(CpuError::Length {
-                what: "request_first",
-                given,
-                expected: requests,
-            });
-        }
+        check_each("request_feature", arrays.request_feature, requests)?;
+        check_each("request_first", arrays.request_first, requests)?;
         let num_rows = step.batch.num_rows();
         let mut upkeep = Self {
             batch: Cow::Borrowed(step.batch),

@@ -31,12 +31,8 @@ impl Cache {
     /// Whether drafters that read features see enough of a running request's text to be asked about it: all of it, or a page.
     pub(crate) fn is_in_sight(&self, table: &PageTable) -> bool {
         let least = table.first_entry + self.page_size();
-        self.is_followed(table) && (table.first_entry == 0 || table.kv_len >= least)
-    }
-
-    /// Whether they keep what they need of its rows.
-    fn is_followed(&self, table: &PageTable) -> bool {
-        self.features.is_some() && table.seat.is_some()
+        let is_enough = table.first_entry == 0 || table.kv_len >= least;
+        self.features.is_some() && table.seat.is_some() && is_enough
     }
 
     /// Has drafters that read features keep the rows of a running request from its token at `from` on, or sooner if they do.
@@ -45,17 +41,13 @@ impl Cache {
         let Some(features) = &mut self.features else {
             return;
         };
-        if table.seat.is_none() {
-            table.seat = features.seat(None, kv_len);
-            table.first_entry = usize::MAX;
-        }
+        let first = table.seat.map(|_| table.first_entry);
+        table.seat = table.seat.or_else(|| features.seat(None, kv_len));
         // A row gets an entry where the feature of the token before it is there; the first needs none.
         let seat = table.seat.filter(|_| kv_len > 0);
         let is_gone = seat.is_some_and(|seat| seat.row_after(kv_len).is_none());
-        let next = kv_len + usize::from(is_gone);
-        table.first_entry = table
-            .first_entry
-            .min(next.max(from / page_size * page_size));
+        let next = (kv_len + usize::from(is_gone)).max(from / page_size * page_size);
+        table.first_entry = first.map_or(next, |first| first.min(next));
     }
 
     /// Has drafters that read features keep nothing of a running request's rows from now on.
